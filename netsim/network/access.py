@@ -167,6 +167,7 @@ class QueuedAccess(OwnLinkAccess[SenderT]):
 
     def end(self, sender: SenderT, *, delivered: bool) -> SenderT | None:
         """Pass the sub-channel of `sender` on to the first sender of the queue and return that; free it if none waits."""
+        # A sub-channel that is passed on stays held, so no sender that comes at this instant can overtake the queue.
         if self._queue:
             return self._queue.popleft()
         self.held -= 1
@@ -227,7 +228,7 @@ class AssignedAccess(Generic[SenderT]):
 
     def begin(self, sender: SenderT, now: float) -> float:
         """Begin to transmit; return the time at which the message has passed its sub-channel, seconds."""
-        # Jamming that begins at this instant comes before the transmission.
+        # Jamming that begins at this instant comes before the transmission. The test here saves a call for each transmission.
         if self.jammers.next_s <= now:
             self.jammers.catch_up()
         passed_s = self.spectrum.passed_s(sender.channel, now)

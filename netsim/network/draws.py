@@ -198,6 +198,7 @@ class RoundDraw(Generic[ValueT]):
 
     def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
         """Return the ends (n,) of phases that start at `starts_s` (n,); None if the law changes before one of them."""
+        # The same additions as in `ends_at`, so that both executors of updates get the same bits.
         values = self.each_at(starts_s)
         return None if values is None else starts_s + values
 
@@ -210,6 +211,7 @@ class RoundDraw(Generic[ValueT]):
     def each_at(self, times_s: FloatArray) -> NDArray[Any] | None:
         """Return the values (n,) under the law in force as the round began; None if it ends before one of `times_s`."""
         until_s = self._array_until_s
+        # Comparisons with NaN are False: clients that do not reach this phase do not matter.
         return self._array if until_s == _EVER or not (times_s >= until_s).any() else None
 
     def expire(self) -> bool:

@@ -77,6 +77,7 @@ class Jammable(ABC, Generic[SentT]):
 
     def _enter(self, sent: SentT, channel: int) -> None:
         """Begin a transmission on `channel`; if jamming is in progress, the first jam there strikes it."""
+        # The first jam alone: further ones could not change that the transmission is lost, and only the first counts it.
         self.begun[channel] += 1
         self.under_way[channel].append(sent)
         if self.jams[channel]:

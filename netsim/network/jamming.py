@@ -133,6 +133,7 @@ class Jammer:
             since_s, dwells_before = self._since
             # Move by at least one float: a very short dwell would otherwise not advance the clock.
             self.next_s = max(since_s + (self.dwell - dwells_before) * self.dwell_s, math.nextafter(time_s, _NEVER))
+        # The law sees the counts since the last dwell. Copies, because the lists of the spectrum go on changing.
         begun, delivered = np.array(spectrum.begun, np.int64), np.array(spectrum.delivered, np.int64)
         view = JamView(
             dwell=self.dwell,
@@ -296,6 +297,7 @@ class Jammers:
         self._round = round
         if round == 1:
             self.arm()
+        # Dwells in seconds that are due now began before the round opened, so they come before dwells in rounds.
         self.catch_up()
         for jammer in self.all:
             if jammer.next_round is not None and round >= jammer.next_round:
@@ -307,6 +309,8 @@ class Jammers:
         Transmissions call it before they begin, because jamming precedes them.
         """
         now = self._clock.now
+        # One instant of dwells after the other. Within an instant jammers decide in their order in the scenario: of two jams on
+        # one channel the first has the hits.
         while self.next_s <= now:
             for jammer in self.all:
                 if jammer.next_s == self.next_s:
@@ -342,6 +346,7 @@ class Jammers:
 
     def arm(self) -> None:
         """Schedule the next dwell that is counted in seconds."""
+        # A dwell of this very instant is begun by `catch_up`, without a call; a call already set for this time is kept.
         self.next_s = min((jammer.next_s for jammer in self.all), default=_NEVER)
         if self._clock.now < self.next_s < _NEVER and self._called_s != self.next_s:
             self._called_s = self.next_s

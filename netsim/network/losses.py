@@ -46,6 +46,7 @@ def causes_of_losses(
     over [starts_s, ends_s) (n,). They cross the clients' own links, which no jammer reaches. `survives` (n,): True where the
     channel lets them through; None: everywhere.
     """
+    # The weakest cause first: a later one for the same place replaces it.
     if survives is not None:
         yield sent & ~survives, CHANNEL
     if outages is not None:

@@ -161,7 +161,8 @@ class Medium:
         def transfer_end_s(begin_s: FloatArray, delays: Phases, carrier: Carrier) -> FloatArray:
             """Return the ends (n,) of transfers that begin at `begin_s` (n,), seconds; both count from `time_s`."""
             delay_s = np.array(delays.delays_s(round, time_s, clients), np.float64)
-            return arrival_s(begin_s, delay_s, carrier.alone_s(round, time_s + (begin_s + delay_s), clients))
+            bytes_begin_s = time_s + (begin_s + delay_s)
+            return arrival_s(begin_s, delay_s, carrier.alone_s(round, bytes_begin_s, clients))
 
         elapsed_s = transfer_end_s(np.zeros(len(clients)), self.download, self.down)
         elapsed_s += self.compute.delays_s(round, time_s, clients)

@@ -116,6 +116,7 @@ class MarkovInRounds(_SwitchedSchedule):
     def open_round(self, round: int, time_s: float) -> None:
         """Move the process one step on, and switch the outage on or off."""
         u = self._draws.uniforms(round, 1)
+        # The law loses all or nothing, so `u` does not decide in `good`: one number serves the step and the state.
         self._law.step(u)
         self._switch(not self._law.good(u, _FIRST)[0], time_s)
 
@@ -167,6 +168,7 @@ class ClientOutage(StateFields):
     def destroys(self, client: int, start_s: float, end_s: float) -> bool:
         """Return True if a transmission of `client` over [start_s, end_s), or at the instant start_s = end_s, meets the outage.
         """
+        # Fast path: most clients are out of reach, and the schedule need not be computed for them.
         if not self._hits[client]:
             return False
         self.when.reach(end_s)
@@ -257,6 +259,7 @@ class ClientOutages:
 
     def forget(self, before_s: float) -> None:
         """Forget earlier times: no transmission in flight between server and clients began before `before_s`."""
+        # Messages between clients may be older than the oldest transmission between clients and server.
         before_s = min((before_s, *(earliest_s() for earliest_s in self._under_way)))
         for outage in self._all:
             outage.forget(before_s)

@@ -37,6 +37,7 @@ class ScriptedOutages:
 
     def cut(self, entities: Iterable[int], time_s: float) -> None:
         """Cut `entities` off from `time_s`, now. Transmissions in flight are lost, except those that end at this instant."""
+        # Several acts may cut the same entity: only the first begins an interval, and only the last restoration ends it.
         for entity in entities:
             cuts = self._times[entity] = self._times.get(entity, 0) + 1
             if cuts == 1:

@@ -85,6 +85,7 @@ class Spectrum(Jammable[Transmission]):
 
     def _draw(self, round: int, time_s: float) -> None:
         """Draw states and delays of `round`, under the laws in force."""
+        # Keep the uniform numbers: after a change of law within the round the states are read again at the same numbers.
         self._round = round
         self._u = self._draws.uniforms(round, self.count)
         law, self._until_s = self._states.current_law(round, time_s)

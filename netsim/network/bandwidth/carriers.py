@@ -323,6 +323,7 @@ class VaryingLinks(Ports):
         clients = np.array([message.client for message in messages])
         since_s = np.array([message.since_s for message in messages])
         ends_s = self._law.ends_s(since_s, np.array([message.left for message in messages]), clients)
+        # A message that never ends is lost when its link stops for ever, at the earliest when it begins.
         never_ends = ends_s == _EVER
         due_s = np.where(never_ends, np.maximum(self._law.stops_s(clients), since_s), ends_s)
         for key, message, message_due_s, stops in zip(keys, messages, due_s.tolist(), never_ends.tolist(), strict=True):

@@ -150,7 +150,8 @@ class TransferDraw:
 
     def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
         """Return the end of the bytes of the client at `place`; `ends_of` does the same for all."""
-        # Transfers often begin together: at the first call compute all, as if they began now.
+        # Fast path: transfers often begin together, and most of the cost of the law is that of the call. So the first call
+        # computes all ends, as if all transfers began now; one that begins later is computed by itself, below.
         if not self._together:
             delay_ends_s = time_s + np.array(self._delays.values_at(time_s, len(self._clients)))
             ends_s = self._law.ends_s(delay_ends_s, self._sizes, self._clients)

@@ -130,17 +130,20 @@ class SharedMedium(SharedLink):
     def _regroup(self) -> None:
         """Move messages in flight whose limits have changed to the classes of their new limits, with their bytes left."""
         now = self.clock.now
-        members = [(key, flow_class, number) for key, (flow_class, number) in self._members.items()]
-        moving = [(key, flow_class, number) for key, flow_class, number in members if flow_class.limit != self._limit_of(number)]
-        changed_classes = {flow_class for _, flow_class, _ in moving}
-        served_at_end = {number: served for flow_class in changed_classes for served, number, _ in flow_class.queue}
-        # Compute all bytes left before the first message moves.
-        left = {number: max(served_at_end[number] - self._bundle.served(of, now), 0.0) for _, of, number in moving}
-        for key, flow_class, number in moving:
+        moving = {
+            number: flow_class for flow_class, number in self._members.values() if flow_class.limit != self._limit_of(number)
+        }
+        served_at_end = {number: served for flow_class in set(moving.values()) for served, number, _ in flow_class.queue}
+        # Compute all bytes left before the first message moves: a class that becomes empty has no virtual time any more.
+        left_bytes = {
+            number: max(served_at_end[number] - self._bundle.served(flow_class, now), 0.0)
+            for number, flow_class in moving.items()
+        }
+        for number, flow_class in moving.items():
             self._bundle.drop(flow_class, number, now)
             self._forget_if_empty(flow_class)
-            _, client = self._keys[number]
-            self._add(number, key, client, left[number])
+            key, client = self._keys[number]
+            self._add(number, key, client, left_bytes[number])
 
     def _limit_of(self, number: int) -> float:
         """Return the present limit of the client of a message in flight."""
@@ -176,11 +179,12 @@ class SharedMedium(SharedLink):
             return  # a call for an earlier time has taken its place
         self._alarm_s = _NEVER
         # Messages that began after the call was set may have delayed the end: then only a later call is set.
-        while self._due_s <= at_s and (end := self._bundle.pop_end(at_s)) is not None:
-            flow_class, number = end
+        while self._due_s <= at_s and (popped := self._bundle.pop_end(at_s)) is not None:
+            flow_class, number = popped
             key, _ = self._keys.pop(number)
             del self._members[key]
             self._forget_if_empty(flow_class)
+            # Set the rates before the report: a receiver may begin or abort messages, and must find this one gone.
             self._set_rates()
             self._end(key)
         if at_s >= self._until_s:
@@ -212,7 +216,7 @@ class SharedMedium(SharedLink):
             self._classes[flow_class.limit] = flow_class
             self._members |= {self._keys[number][0]: (flow_class, number) for _, number, _ in flow_class.queue}
         self._bundle.load(saved, list(self._classes.values()))
-        # A law that came into force at the instant of the save is not yet applied.
+        # The saved rates still follow the earlier law if a law came into force at the instant of the save: apply it now.
         limit_changed = any(flow_class.limit != self._limit_of(number) for flow_class, number in self._members.values())
         if limit_changed or self.bandwidth != state["bandwidth"]:
             self._regroup()

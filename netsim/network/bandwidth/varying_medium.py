@@ -177,6 +177,7 @@ class VaryingMedium(SharedLink):
             self._rates, self._alarm_s = np.zeros(0), _EVER
             return
         now = self._since_s
+        # Look up only what has changed: a bandwidth is read again at its own change point, -inf after a change of law.
         if now >= self._until_s:
             self._look_up(now)
         if self._link_changes_s <= now:
@@ -221,6 +222,7 @@ class VaryingMedium(SharedLink):
         # Bytes left by rounding count as carried; otherwise the message could wait for the end of a pause that begins now.
         over |= self._left <= _ROUNDING * self._whole
         self._left[over] = 0.0
+        # Ends come before stops: a message whose last byte passes as its link stops has arrived.
         self._ringing = True
         self._end_messages(over, self._end)
         self._end_messages(self._stops() <= at_s, self._stop)
@@ -229,6 +231,7 @@ class VaryingMedium(SharedLink):
 
     def _end_messages(self, ended: BoolArray, report: Callable[[Key], None]) -> None:
         """Remove the messages where `ended` (n,) is True and call `report` with each. Calls may abort or begin other messages."""
+        # Places shift as messages are removed, so remember keys; a report may have removed some of them already.
         for key in [self._keys[place] for place in np.flatnonzero(ended).tolist()]:
             if key in self._keys:
                 self._remove(self._keys.index(key))
@@ -271,6 +274,7 @@ def _alone_end_s(link: BandwidthLaw, own: BandwidthLaw, client: IntArray, start_
 
     It arrives when the integral of the smaller bandwidth reaches its size. `client`: array of one client.
     """
+    # Both bandwidths are constant between two change points: integrate piece by piece.
     now, left = start_s, size_bytes
     stops_s = min(float(link.stops_s(_LINK)[0]), float(own.stops_s(client)[0]))
     while now < stops_s:

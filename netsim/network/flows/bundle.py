@@ -78,6 +78,9 @@ class Bundle:
     moves a split through the limits (`aim`) until the rates add up; `settle` puts that split into effect.
     """
 
+    # There are two splits. The solver moves `split` to and fro while it searches, which changes counts only. `settle` then moves
+    # `_settled` there once, because each class that changes sides needs its bytes brought up to date and a new entry in a heap.
+
     def __init__(self, now_s: float) -> None:
         self.order: list[tuple[float, int, FlowClass]] = []
         """The classes as (limit, number, class), in ascending order."""
@@ -139,7 +142,8 @@ class Bundle:
             flow_class.limit = limit
             self.insert(flow_class, now_s)
             return
-        # The order of limits does not change.
+        # Fast path of `remove` and `insert` for the only class of a bundle: it keeps its place in the order and its side of the
+        # split. Counts, bytes and the entry in the heap must come out as they do there.
         self._advance(now_s)
         flow_class.served = self.served(flow_class, now_s)
         self._count(flow_class, fewer=flow_class.count)
@@ -209,6 +213,7 @@ class Bundle:
         flow_class.at_limit = at_limit
         self._count(flow_class, more=flow_class.count)
         if not self.split:
+            # No class has its limit: the sum is 0, and a rest of rounding errors must not lower the common rate.
             self.limited_rate = 0.0
 
     def fill(self, capacity: float) -> float:
@@ -219,7 +224,9 @@ class Bundle:
         for ever.
         """
         while self.split and self._too_high(capacity):
+            # Free all classes with this limit: aim just below it.
             self.aim(self.order[self.split - 1][0] * (1 - _ROUNDING), up=False)
+        # Each class that reaches its limit leaves bandwidth to the others, whose rate may reach the next limit.
         while self.free_count and self.aim(self._free_rate(capacity), down=False):
             pass
         return self._free_rate(capacity) if self.free_count else _NEVER
@@ -257,7 +264,7 @@ class Bundle:
         self._refresh(flow_class)
 
     def _advance(self, now_s: float) -> None:
-        """Bring the virtual time up to `now_s`."""
+        """Bring the virtual time up to `now_s`; `settle` does the same in place."""
         self._served += (now_s - self._since_s) * self.rate
         self._since_s = now_s
 
@@ -269,6 +276,7 @@ class Bundle:
         first_end = flow_class.queue[0][:2] if flow_class.queue else None
         if first_end == flow_class.first_end:
             return
+        # The stamp makes earlier entries of the class outdated; they are dropped when they come to the front of their heap.
         flow_class.first_end, flow_class.stamp = first_end, flow_class.stamp + 1
         if first_end is None:
             return

@@ -67,10 +67,13 @@ class Corrections:
         """
         trip_s = 2.0 * delay_s
         rate = self.bandwidth_factor * self.bound(delay_s, bandwidths) if bandwidths else 0.0
-        full = min(size_bytes, rate * trip_s)
-        if not full > self.first_window_bytes:
+        full_window_bytes = min(size_bytes, rate * trip_s)
+        if not full_window_bytes > self.first_window_bytes:
             return 0.0
-        return trip_s * log2(full / self.first_window_bytes) - (full - self.first_window_bytes) / rate
+        # The windows before the full one, w + 2w + 4w + ..., add up to the full window less w. These bytes are sent meanwhile, so
+        # the time that they take at the full rate is not lost.
+        doubling_s = trip_s * log2(full_window_bytes / self.first_window_bytes)
+        return doubling_s - (full_window_bytes - self.first_window_bytes) / rate
 
     def bound(self, delay_s: float, bandwidths: Sequence[float]) -> float:
         """Return the greatest rate of a flow, bytes/s, before `bandwidth_factor`."""

@@ -54,9 +54,9 @@ class Flows:
         self._classes: dict[int, PathClass] = {}
         """Class of each flow in progress, by its number."""
         self._number = 0
-        self._ends: list[tuple[float, int, PathBundle, int]] = []
-        """Heap of (time of the first end of a bundle, number of the entry, bundle, its stamp)."""
-        self._stamps: dict[PathBundle, int] = {}
+        self._ends: list[tuple[float, int, PathBundle]] = []
+        """Heap of (time of the first end of a bundle, number of the entry, bundle)."""
+        self._valid_entry: dict[PathBundle, int] = {}
         """Number of the valid entry of each bundle in `_ends`."""
         self._entries = 0
         self._alarm_s = _NEVER
@@ -142,10 +142,10 @@ class Flows:
         flow_class = self._classes.get(flow)
         if flow_class is None:
             return True
-        due = self._next_bundle_end()
-        if due is None:
+        next_end = self._next_bundle_end()
+        if next_end is None:
             return False
-        end_s, _ = due
+        end_s, _ = next_end
         if end_s > self.clock.now:
             return False  # no flow ends now
         assert flow_class.bundle is not None
@@ -177,6 +177,7 @@ class Flows:
 
     def _on_change(self) -> None:
         """Have `_solve` run at the end of this instant, once for all changes of the instant."""
+        # LAST: a round that opens begins many flows at one time, and solving after each would cost a square of their number.
         if not self._solving:
             self._solving = True
             self.clock.call_at(self.clock.now, self._solve, None, LAST)
@@ -203,29 +204,31 @@ class Flows:
         """Put the first end of a bundle on the heap; an earlier entry of the bundle becomes outdated."""
         end_s = bundle.next_end_s()
         if end_s < _NEVER:
+            # Numbers of entries also decide ties in the heap, so that bundles are never compared.
             self._entries += 1
-            self._stamps[bundle] = self._entries
-            heappush(self._ends, (end_s, self._entries, bundle, self._entries))
+            self._valid_entry[bundle] = self._entries
+            heappush(self._ends, (end_s, self._entries, bundle))
         else:
-            self._stamps.pop(bundle, None)
+            self._valid_entry.pop(bundle, None)
 
     def _next_bundle_end(self) -> tuple[float, PathBundle] | None:
         """Return (time of the next end, bundle in which it happens), or None. Drops outdated entries from the heap."""
         ends = self._ends
         while ends:
-            end_s, _, bundle, stamp = ends[0]
-            if self._stamps.get(bundle) == stamp:
+            end_s, entry, bundle = ends[0]
+            if self._valid_entry.get(bundle) == entry:
                 return end_s, bundle
             heappop(ends)
         return None
 
     def _call_at_next_end(self) -> None:
         """Put the next end on the clock, unless an earlier time is there."""
-        due = self._next_bundle_end()
-        if due is None:
+        next_end = self._next_bundle_end()
+        if next_end is None:
             return
-        end_s, _ = due
+        end_s, _ = next_end
         if end_s < self._alarm_s:
+            # Rounding may put an end a little before the present.
             self._alarm_s = max(end_s, self.clock.now)
             self.clock.call_at(self._alarm_s, self._on_alarm, self._alarm_s, FIRST)
 
@@ -234,17 +237,19 @@ class Flows:
         if at_s != self._alarm_s:
             return  # a call for an earlier time has taken its place
         self._alarm_s = _NEVER
+        # Remove all flows that end now before the first listener is called: a listener may begin or cancel flows, and must find
+        # those that ended at this instant gone.
         ended: dict[int, PathClass] = {}
-        while (due := self._next_bundle_end()) is not None:
-            due_s, bundle = due
-            if due_s > at_s:
+        while (next_end := self._next_bundle_end()) is not None:
+            end_s, bundle = next_end
+            if end_s > at_s:
                 break
-            del self._stamps[bundle]
-            before = len(ended)
-            while (end := bundle.pop_end(at_s)) is not None:
-                _, flow = end
+            del self._valid_entry[bundle]
+            ended_before = len(ended)
+            while (popped := bundle.pop_end(at_s)) is not None:
+                _, flow = popped
                 ended[flow] = self._classes.pop(flow)
-            if len(ended) == before:
+            if len(ended) == ended_before:
                 # Rounding has put its end later. A bundle in which a flow has ended gets new rates, and its end is noted then.
                 self._note_end(bundle)
         if not ended:
@@ -257,6 +262,7 @@ class Flows:
             if self.usage is not None and not flow_class.count:
                 self.usage.forget(flow_class)
         self._on_change()
+        # Numbers are given as flows begin, so this is the order in which they began.
         for flow in sorted(ended):
             self._on_end(flow)
         self._ended = {}

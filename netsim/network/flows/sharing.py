@@ -122,9 +122,21 @@ class PathBundle(Bundle):
 
     def decide(self, rate: float) -> None:
         """Set the rate of free members within the solver; `Bundle.settle` applies it later."""
+        # Another link may have moved the split since the deciding link was filled: move it to where this rate has it.
         self.aim(rate)
         self.undecided, self.decided_rate = False, rate
         self.total_rate = self.limited_rate + (self.free_count * rate if self.free_count else 0.0)
+
+
+# The algorithm, progressive filling, in four steps:
+# 1. Group the flows. Flows with one path and one bound form a class; classes on the same shared links form a bundle. A link that
+#    only one class crosses is divided among equal flows, so it is a limit of that class and no unknown of the solver. Links of
+#    single clients are therefore never solved for.
+# 2. Collect the bundles that a change can reach: from the changed ones through tight links only (`_add_reached`). The rates of
+#    all other bundles stay as they are.
+# 3. Raise the rates of these bundles together, until a link is full; freeze its bundles, and go on with the rest (`_fill`).
+# 4. Look for links that were not tight before and that the new rates would overload. If there are any, add them and repeat from
+#    step 2. Each repetition adds at least one link, so it ends.
 
 
 class Sharing:
@@ -199,9 +211,10 @@ class Sharing:
         A link that had one class is shared from now on, so that class may need another bundle.
         """
         for link, weight in flow_class.path.uses:
-            sole = list(link.classes) if len(link.classes) == 1 else []
+            sole_class = list(link.classes) if len(link.classes) == 1 else []
+            # Add the new class first: rehoming looks at how many classes cross the link.
             link.classes[flow_class] = weight
-            for other in sole:
+            for other in sole_class:
                 self._rehome(other, now_s)
         self._join(flow_class, now_s)
 
@@ -224,6 +237,7 @@ class Sharing:
         """Handle that the number of flows of a class changed: its bundle needs new rates, and perhaps the class a new limit."""
         assert flow_class.bundle is not None
         self._changed_bundles[flow_class.bundle] = None
+        # A class that shares no link keeps the limit inf: `solve` gives it its own limit as the rate of its bundle.
         if flow_class.bundle.shared:
             limit = flow_class.own_limit()
             if limit != flow_class.limit:
@@ -255,6 +269,7 @@ class Sharing:
         if not bundle:
             del self._bundles[bundle.penalty, bundle.shared or flow_class]
             del self._changed_bundles[bundle]
+            # No bundle is left that could say which rates change now, so the links say it.
             for link, _ in bundle.shared:
                 del link.bundles[bundle]
                 self._changed_links[link] = None
@@ -276,6 +291,7 @@ class Sharing:
             bundle.decide(flow_class.own_limit())
             bundle.settle(bundle.decided_rate, now_s)
         bundles = {bundle: None for bundle in self._changed_bundles if bundle.shared}
+        # A changed link that was not tight limits no bundle; if it is too small now, `_overloaded` finds it.
         binding = dict.fromkeys(link for link in self._changed_links if link.tight)
         self._changed_bundles, self._changed_links = {}, {}
         if not bundles and not binding:
@@ -384,17 +400,19 @@ def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
     heapify(queue)
     for link in binding:
         link.tight = False
-    first = True
+    nothing_decided = True
     while queue:
         level, place = heappop(queue)
         if level == _NEVER:
             break
         link = binding[place]
-        # The level may be outdated: bundles on this link were decided on other links since, which leaves more to the rest.
-        later = level if first else _fill_link(link)
-        first = False
-        if later > level * _OVER:
-            heappush(queue, (later, place))
+        # Levels are brought up to date only when they are popped. A queued level can only be too low: a bundle of this link that
+        # was decided on another link took less than its share here, which leaves more to the rest. So a link whose level has
+        # risen goes back into the heap, and the link whose level has not is the next to be full.
+        present_level = level if nothing_decided else _fill_link(link)
+        nothing_decided = False
+        if present_level > level * _OVER:
+            heappush(queue, (present_level, place))
             continue
         for bundle in link.bundles:
             if bundle.undecided:
@@ -425,7 +443,7 @@ def _fill_link(link: Link) -> float:
         # A single bundle finds its level by a search; several depend on each other and need the iteration below.
         bundle, weight = rising[0]
         return bundle.fill(left / weight) * bundle.penalty
-    down = True
+    down = True  # the first step may free classes; later steps only rise, else rounding could move a class to and fro for ever
     while rising:
         limited = slope = 0.0
         for bundle, weight in rising:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from netsim.core.clock import FIRST, Clock
 from netsim.core.errors import ParameterError
@@ -49,6 +49,21 @@ class Route:
     """Path of the flows; None before the first flow."""
 
 
+class _Delayed(NamedTuple):
+    """A transfer in its delay."""
+
+    begin_s: float
+    """End of the delay, at which the flow begins."""
+    route: Route
+    size_bytes: float
+    limit_bytes_per_s: float
+
+    @property
+    def needs_flow(self) -> bool:
+        """True unless the transfer ends with its delay, because it has no bytes or crosses no link."""
+        return bool(self.size_bytes and self.route.there)
+
+
 class Transfers:
     """Transfers under way: of S bytes over a route, a delay and then a flow.
 
@@ -80,8 +95,8 @@ class Transfers:
         self._routes_over: dict[str, list[Route]] = {}
         """Used routes, by link."""
         self._number = 0
-        self._delayed: dict[int, tuple[float, Route, float, float]] = {}
-        """Transfers in their delay, by number: (end of the delay, route, bytes, own limit)."""
+        self._delayed: dict[int, _Delayed] = {}
+        """Transfers in their delay, by number."""
         self._flow_of: dict[int, int] = {}
         """Flow of each transfer that is past its delay, by number of the transfer."""
         self._transfer_of: dict[int, int] = {}
@@ -130,23 +145,26 @@ class Transfers:
         number = self._number
         self._number += 1
         begin_s = self.clock.now + self.delay_s(route, size_bytes) + wait_s
-        self._delayed[number] = begin_s, route, size_bytes, limit_bytes_per_s
+        self._delayed[number] = _Delayed(begin_s, route, size_bytes, limit_bytes_per_s)
         self._schedule(number)
         return number
 
     def _schedule(self, number: int) -> None:
         """Schedule the end of a transfer's delay: its flow begins then, or the transfer ends if it needs no flow."""
-        begin_s, route, size_bytes, _ = self._delayed[number]
-        if size_bytes and route.there:
-            self.clock.call_at(begin_s, self._begin, number)
+        delayed = self._delayed[number]
+        if delayed.needs_flow:
+            self.clock.call_at(delayed.begin_s, self._begin, number)
         else:
-            self.clock.call_at(begin_s, self._end, number, FIRST)
+            # FIRST, as ends of flows: a transfer that ends comes before what begins at the same instant.
+            self.clock.call_at(delayed.begin_s, self._end, number, FIRST)
 
     def _begin(self, number: int) -> None:
         """Callback at the end of a delay: begin the flow."""
         if number not in self._delayed:
             return  # the transfer was cancelled
         _, route, size_bytes, limit = self._delayed.pop(number)
+        # Bytes pass at `factor` times the share of bandwidth. The same time results from a larger flow at the whole share, whose
+        # limit is raised likewise: links are then filled by shares, as in SimGrid.
         factor = self.corrections.bandwidth_factor
         flow = self.flows.start(self._path(route), size_bytes / factor, limit / factor)
         self._flow_of[number], self._transfer_of[flow] = flow, number
@@ -190,8 +208,8 @@ class Transfers:
     def is_ending(self, transfer: int) -> bool:
         """Return True if a transfer ends at this instant."""
         if transfer in self._delayed:
-            begin_s, route, size_bytes, _ = self._delayed[transfer]
-            return begin_s <= self.clock.now and not (size_bytes and route.there)
+            delayed = self._delayed[transfer]
+            return delayed.begin_s <= self.clock.now and not delayed.needs_flow
         flow = self._flow_of.get(transfer)
         return flow is None or self.flows.is_ending(flow)
 
@@ -214,10 +232,11 @@ class Transfers:
         known = self.flows.links[link]
         bytes_per_s = known.capacity if bytes_per_s is None else bytes_per_s
         delay_s = self._delays[link] if delay_s is None else delay_s
-        LinkData(name=link, bytes_per_s=bytes_per_s, delay_s=delay_s)
+        LinkData(name=link, bytes_per_s=bytes_per_s, delay_s=delay_s)  # raises for values out of range
         self._delays[link] = delay_s
         if bytes_per_s != known.capacity:
             self.flows.change(link, bytes_per_s)
+        # The bound of a path follows its bandwidths and, with corrections, its delay; so does the penalty.
         for route in self._routes_over.get(link, ()):
             path, (penalty, bound) = self._path(route), self._penalty_and_bound(route)
             if (penalty, bound) != (path.penalty, path.bound):
@@ -246,5 +265,5 @@ class Transfers:
         self._flow_of = dict(state["flow_of"])
         self._transfer_of = {flow: transfer for transfer, flow in self._flow_of.items()}
         for number, begin_s, there, back, size, limit in state["delayed"]:
-            self._delayed[number] = begin_s, self.route(there, back), size, limit
+            self._delayed[number] = _Delayed(begin_s, self.route(there, back), size, limit)
             self._schedule(number)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 OWN_LIMIT = "own"
 """Name in place of a link for a flow that its own limit, or the window of its route, limits."""
 _TOLERANCE = 1e-12
+"""Relative difference of two rates that counts as rounding: a bound that equals the bandwidth of a link is computed from it."""
 
 
 class _ClassAccount:
@@ -89,9 +90,11 @@ class Usage:
         for bundle in bundles:
             for _, _, member in bundle.order:
                 flow_class: PathClass = member  # type: ignore[assignment]
+                # Add what has passed at the old rate before the new one is noted.
                 account = self._advance(flow_class, now_s)
                 account.count = flow_class.count
                 account.rate = bundle.rate if flow_class.free else flow_class.limit
+                # The solver names the link of free members on shared links. Other classes have their own limit: look it up.
                 account.limit = bundle.limiting_link if flow_class.free and bundle.shared else _limiting_link(flow_class)
 
     def advance(self, now_s: float) -> None:

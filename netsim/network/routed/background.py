@@ -66,7 +66,9 @@ class Source(ABC):
     def _exponential(self, mean: float) -> float:
         """Draw an exponential number of this mean, from the next address of the source's stream."""
         self._drawn += 1
-        return -mean * math.log1p(-float(self.draws.uniforms(self._drawn, 1)[0]))
+        u = float(self.draws.uniforms(self._drawn, 1)[0])
+        # Inverse of the distribution function. `log1p` keeps the digits of small u, and u < 1 keeps the result finite.
+        return -mean * math.log1p(-u)
 
     def _call_in(self, seconds: float) -> None:
         """Schedule the source's next event in `seconds`."""

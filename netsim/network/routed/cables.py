@@ -64,6 +64,7 @@ class Capacity:
     def update(self, round: int, now_s: float) -> bool:
         """Update the bandwidth to that in force in `round` at `now_s`; return True if it has changed."""
         law, self._until_s = self._timeline.at(round, now_s)
+        # Ask for the end of a law once, not at every change of the bandwidth: it may need a search over a trace.
         if law is not self._law:
             self._law = law
             self.stops_s = float(law.stops_s(_CABLE)[0])

@@ -37,6 +37,7 @@ class TransferLog:
         """Record a transfer that has ended, or that the end of the run cuts off. `passed`: True if all its bytes have passed."""
         network, now = self._network, self._network.clock.now
         limited_s = network.transfers.limited_s(number)
+        # The table names the link that limited the transfer for the longest time.
         limit = max(limited_s, key=lambda link: limited_s[link], default=None)
         flowed_s = now - journey.begin_s
         self._recorder.transfer(

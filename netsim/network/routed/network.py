@@ -164,6 +164,8 @@ class RoutedNetwork:
         source, target = ends
         hops = self.hops(source, target)
         wait_s, cause = self._draw(owner, key[0], ends, hops)
+        # Over a cable that never carries anything again, a flow would have no end: send no bytes, and lose the transfer when its
+        # delay has passed.
         stopped = any(n in self._dead for n, _ in hops)
         route = self.route(source, target)
         size = 0.0 if stopped else size_bytes
@@ -200,8 +202,10 @@ class RoutedNetwork:
         with_laws = [n for n, _ in hops if self.cables[n].wait is not None or self.cables[n].survivals is not None]
         if not with_laws:
             return 0.0, None
-        address = owner, kind, *ends
-        times = self._sent[address] = self._sent.get(address, 0) + 1
+        sender = owner, kind, *ends
+        times = self._sent[sender] = self._sent.get(sender, 0) + 1
+        # Address of the draws: 32 bits for each end, then 64 bits for the number of the transfer between them. So the numbers of
+        # a transfer do not depend on what else is sent. Owner, kind and cable are in the name of the stream.
         index = ((ends[0] + _ENDS) << 32 | (ends[1] + _ENDS)) << 64 | times
         wait_s, cause = 0.0, None
         for n in with_laws:
@@ -250,6 +254,8 @@ class RoutedNetwork:
         if self.jammed is not None:
             self.jammed.end(journey, delivered=cause is None)
         del self.under_way[number], self._numbers[journey.owner, journey.key]
+        # The log reads which links limited the flow, so it comes before the flow is cancelled. The owner comes last: it may send
+        # the next transfer at once.
         if self.log is not None:
             self.log.end(number, journey, "delivered" if cause is None else "lost", cause, passed=not early)
         if early:
@@ -273,6 +279,7 @@ class RoutedNetwork:
             if cable.survivals is not None:
                 cable.survivals.open_round(round, time_s)
         self.outages.open_round(round, time_s)
+        # An outage that was over before the oldest transfer began can destroy none any more.
         self.outages.forget(min((journey.sent_s for journey in self.under_way.values()), default=time_s))
         self.renew()
 
@@ -283,10 +290,12 @@ class RoutedNetwork:
 
     def _apply_due_bandwidths(self) -> None:
         """Apply the bandwidths that may have changed by now. While no transfer is in progress, changes are not followed."""
-        now, numbers = self.clock.now, set()
+        now, due_cables = self.clock.now, set()
         while self._due and self._due[0][0] <= now:
-            numbers.add(heappop(self._due)[1])
-        self._apply_bandwidths(sorted(numbers))
+            _, n = heappop(self._due)
+            due_cables.add(n)
+        # In the order of the cables, so that results do not depend on the order of a set.
+        self._apply_bandwidths(sorted(due_cables))
 
     def _apply_bandwidths(self, numbers: Iterable[int]) -> None:
         """Apply the present bandwidths of these cables, and schedule the next change of any cable."""
@@ -303,6 +312,7 @@ class RoutedNetwork:
             due_s = min(capacity.next_s, capacity.stops_s if n not in self._dead else _NEVER)
             if due_s < _NEVER:
                 heappush(self._due, (due_s, n))
+        # One call of the clock stands for the next change of any cable; an earlier call becomes stale.
         if self._due and self._due[0][0] != self._calls_s:
             self._calls_s = self._due[0][0]
             self.clock.call_at(self._calls_s, self._on_bandwidth_change, self._calls_s)
@@ -312,6 +322,8 @@ class RoutedNetwork:
         if at_s != self._calls_s:
             return  # a call for another time has taken its place
         self._calls_s = _NEVER
+        # Without transfers the changes have no effect, so they are not followed, and need no events. The next transfer catches
+        # up.
         if not self.under_way:
             return
         self._apply_due_bandwidths()
@@ -319,7 +331,10 @@ class RoutedNetwork:
 
     def _lose_stopped(self) -> None:
         """Lose the transfers over cables that never carry anything again."""
-        for number, journey in list(self.under_way.items()) if self._dead else ():
+        if not self._dead:
+            return
+        # A copy, and looked up again: the owner of a lost transfer may begin or cancel others.
+        for number, journey in list(self.under_way.items()):
             if number in self.under_way and any(n in self._dead for n, _ in self.hops(journey.source, journey.target)):
                 journey.cause = TRACE_END
                 self._end(number, journey, early=True)
@@ -339,19 +354,20 @@ class RoutedNetwork:
         """Return the seconds of one transfer that is alone on the network: its delay, then its bytes, one piece of constant
         bandwidth after the other.
         """
+        corrections, hops = self.transfers.corrections, self.hops(source, target)
         delay_s = self.transfers.delay_s(self.route(source, target), size_bytes)
-        hops = self.hops(source, target)
-        left, now = size_bytes / self.transfers.corrections.bandwidth_factor, start_s + delay_s
-        while left > 0.0 and hops:
+        propagation_s = sum(self.cables[n].delay_s for n, _ in hops)
+        # Integrate the bandwidth: between two changes of any cable the rate is constant.
+        left_bytes, now = size_bytes / corrections.bandwidth_factor, start_s + delay_s
+        while left_bytes > 0.0 and hops:
             rates = [self._capacities[n].rate_at(round, now) for n, _ in hops]
-            bandwidths = [rate for rate, _ in rates]
-            rate = self.transfers.corrections.bound(sum(self.cables[n].delay_s for n, _ in hops), bandwidths)
-            until_s = min(next_s for _, next_s in rates)
-            if rate > 0.0 and now + left / rate <= until_s:
-                return now + left / rate - start_s
+            rate = corrections.bound(propagation_s, [bytes_per_s for bytes_per_s, _ in rates])
+            until_s = min(next_change_s for _, next_change_s in rates)
+            if rate > 0.0 and now + left_bytes / rate <= until_s:
+                return now + left_bytes / rate - start_s
             if until_s == _NEVER:
                 return _NEVER
-            left -= (until_s - now) * rate
+            left_bytes -= (until_s - now) * rate
             now = until_s
         return delay_s
 

@@ -18,7 +18,7 @@ from netsim.core.intervals import Intervals
 from netsim.core.state import StateFields
 from netsim.network.outages import check_bounds
 from netsim.network.scripted_outages import ScriptedOutages
-from netsim.network.transport.messages import link_ends
+from netsim.network.transport.messages import link_ends, links_of_edges
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, IntArray, State
@@ -31,7 +31,7 @@ def link_between(graph: PeerGraph, a: int, b: int) -> int:
     edge = np.flatnonzero((graph.source == a) & (graph.target == b))
     if not edge.size:
         raise ParameterError("links", (a, b), "these two are not neighbours; name a link of the graph", shown=f" has {(a, b)}")
-    return int(graph.address[edge[0]]) >> 1
+    return int(links_of_edges(graph)[edge[0]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def links_down(graph: PeerGraph, outage: Outage) -> list[int]:
                     raise ParameterError("groups", client, "each client belongs to one group", shown=f" has {client!r} twice")
                 group_of[client] = i
         between = group_of[graph.source] != group_of[graph.target]
-        return sorted(set((graph.address[between] >> 1).tolist()))
+        return sorted(set(links_of_edges(graph)[between].tolist()))
     return [link_between(graph, a, b) for a, b in outage.links]
 
 
@@ -135,6 +135,7 @@ class Outages(StateFields):
 
     def quiet_until(self, time_s: float) -> float:
         """Return the next time at which any link goes down; -inf if one is down now."""
+        # Every interval is looked at: the one that began last may be over while an earlier one still lasts.
         next_start_s = math.inf
         for start_s, end_s in self._all:
             if start_s <= time_s < end_s:
@@ -246,8 +247,8 @@ class CutOff(StateFields):
         self._clients = clients
         ends = link_ends(graph)
         self._ends: list[tuple[int, int]] = [(a, b) for a, b in ends.tolist()]
-        links_of = [(outage, np.flatnonzero(outage.hits[ends].any(axis=1)).tolist()) for outage in clients]
-        self._links_of: list[tuple[ClientOutage, list[int]]] = [(outage, links) for outage, links in links_of if links]
+        hit_links = [(outage, np.flatnonzero(outage.hits[ends].any(axis=1)).tolist()) for outage in clients]
+        self._links_of: list[tuple[ClientOutage, list[int]]] = [(outage, links) for outage, links in hit_links if links]
         """Outages that hit a link, each with the links that are down while it is on."""
 
     def __bool__(self) -> bool:

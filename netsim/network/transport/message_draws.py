@@ -135,6 +135,7 @@ class EdgeDraws:
         address = self._address(key, attempt)
         drawn = self._drawn.get(address)
         if drawn is None:
+            # Every value is addressed, so both ways give the same numbers; only their cost differs.
             cost = self._reads[address] = self._reads.get(address, 0) + len(edges) + _CALL_READS
             # Read single edges until drawing all edges seems cheaper.
             if cost * _READ_COST <= self.links.graph.edges:

@@ -63,22 +63,28 @@ class PeerGraph(Protocol):
         """Length (E,) of each edge, km."""
 
 
+def links_of_edges(graph: PeerGraph) -> IntArray:
+    """Return the link (E,) of each edge of `graph`: the two edges of link l have the addresses 2l and 2l + 1."""
+    links: IntArray = graph.address >> 1
+    return links
+
+
 def link_count(graph: PeerGraph) -> int:
     """Return the number of links of `graph`."""
-    return int(graph.address.max(initial=-1) >> 1) + 1
+    return int(links_of_edges(graph).max(initial=-1)) + 1
 
 
 def link_ends(graph: PeerGraph) -> IntArray:
     """Return the two clients of each link of `graph`, ascending; (links, 2)."""
     ends = np.zeros((link_count(graph), 2), np.int64)
     # Either edge of a link gives its two clients.
-    ends[graph.address >> 1] = np.sort(np.stack((graph.source, graph.target), axis=1))
+    ends[links_of_edges(graph)] = np.sort(np.stack((graph.source, graph.target), axis=1))
     return ends
 
 
 def jammed_links(graph: PeerGraph) -> JammedRoutes[Message]:
     """Return the links of `graph` as jammable channels, numbered by their addresses."""
-    links = (graph.address >> 1).tolist()
+    links = links_of_edges(graph).tolist()
     return JammedRoutes(
         link_count(graph),
         channels_of=lambda message: (links[message.edge],),
@@ -206,6 +212,7 @@ class Batch:
         handler, label, key, attempt, tries, size_bytes, content = self._sent
         due_s, good = self.dues_s[place], True if self._goods is None else self._goods[place]
         edge, number = self.edges[place], self.number + place
+        # By position, not by keyword, for speed: a message is made for each arrival.
         message = Message(handler, label, edge, key, attempt, tries, size_bytes, content, self.sent_s[place], due_s, good, number)
         message.next_s, message.order = due_s, self.order + place
         return message

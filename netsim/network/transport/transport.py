@@ -37,6 +37,7 @@ from netsim.network.transport.messages import (
     MessageHandler,
     PeerGraph,
     Stage,
+    links_of_edges,
 )
 from netsim.records.sinks import NoRecorder, Recorder
 
@@ -286,7 +287,7 @@ class Transport:
     @cached_property
     def _link(self) -> list[int]:
         """The link of each edge."""
-        values: list[int] = (self.graph.address >> 1).tolist()
+        values: list[int] = links_of_edges(self.graph).tolist()
         return values
 
     @cached_property
@@ -322,8 +323,10 @@ class Transport:
         `attempt`: with `key` and edge, it addresses the draws. `tries`: number of earlier sendings of the same message.
         """
         now, label, number = self.clock.now, handler.draws.label, self.sent
+        # `strict=False` below: draws may be endless iterators (`repeat`), so `edges` decides the length.
         delays, goods = handler.draws.draws_of(edges, key, attempt, now)
         if self._carries:
+            # Only the end of the delay is known; bytes and flight follow by events.
             dues_s = [now + delay_s for _, delay_s in zip(edges, delays, strict=False)]
         else:
             propagation, bandwidth = self._propagation, self._bandwidth
@@ -347,6 +350,8 @@ class Transport:
         self, sent: Common, sent_s: list[float], edges: list[int], dues_s: list[float], goods: Iterable[bool]
     ) -> None:
         """Start messages over `edges` that share one entry on the clock: that of the next arrival."""
+        # Reserve a number of the clock for each message, as if each had its own call: arrivals of one instant then come in the
+        # same order with batches and without.
         batch = Batch(sent, sent_s, self.sent, self.clock.reserve(len(edges)), edges, dues_s, goods)
         self.batches[batch.number] = batch
         self._await_next(batch)
@@ -382,6 +387,7 @@ class Transport:
         if batch.number not in self.batches:
             return  # `cut` has ended the messages of the batch
         message = batch.take_next()
+        # Put the next arrival on the clock before handlers run: a handler may cut all messages off, this batch included.
         self._await_next(batch)
         self._end(message)
 
