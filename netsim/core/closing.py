@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from netsim.core.errors import ParameterError
+from netsim.core.errors import AnswerError, ParameterError
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, FloatArray, IntArray
@@ -97,6 +97,17 @@ class Closing(Protocol):
         """
 
 
+def ask(rule: ClosingRule, state: RoundState) -> bool | BoolArray:
+    """Return whether the round closes in `state` by `rule`; raises AnswerError for an answer that is no truth value.
+
+    A time or a count in place of a truth value would close nearly every round at its first end, without a word.
+    """
+    answer = rule.closes(state)
+    if isinstance(answer, bool | np.bool_) or (isinstance(answer, np.ndarray) and answer.dtype == np.bool_):
+        return answer
+    raise AnswerError("server", f"{type(rule).__name__}.closes", answer, "must be True or False, or an array of them")
+
+
 def look_follows_end(rule: ClosingRule, state: RoundState) -> bool:
     """Return True if the time of the next look depends on the last end: a later end would move it. `state`: state right after
     that end.
@@ -114,7 +125,7 @@ def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: 
     arrived: IntArray = np.cumsum(delivered, dtype=np.int64)
     # First the ends: `last` is the place of the first end that closes the round, if one does.
     after_ends = RoundState(start_s, count, ends_s, np.arange(1, count + 1), arrived)
-    closing = np.broadcast_to(rule.closes(after_ends), count)
+    closing = np.broadcast_to(ask(rule, after_ends), count)
     last = int(closing.argmax()) if count else 0
     by_end = bool(count and closing[last])
     # Then the looks before that end. State j is the state after j ends. It lasts until the next end; a look at that instant
@@ -127,7 +138,7 @@ def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: 
     if len(looked_in):
         arrived_then: Any = np.append(0, arrived)[looked_in]
         at_looks = RoundState(start_s, count, looks_s[looked_in], looked_in, arrived_then, looking=True)
-        closing = np.broadcast_to(rule.closes(at_looks), len(looked_in))
+        closing = np.broadcast_to(ask(rule, at_looks), len(looked_in))
         if closing.any():
             ended = looked_in.item(closing.argmax())
             return Close(looks_s.item(ended), ended, by_end=False)

@@ -102,6 +102,8 @@ def _wrong_answer(scenario: Scenario, error: AnswerError) -> OwnFailure | None:
         function = next((place for place in functions if error.name is None or place.endswith(f":{error.name}")), "")
         path = f"learner.{error.role}"
         return OwnFailure(path, f"{path} = {function!r}: returned {error.returned!r}; {error.reason}")
+    if error.role == "server" and scenario.server is not None:
+        kind = scenario.server.kind
     if error.role == "scheduler" and scenario.scheduler is not None:
         kind = scenario.scheduler.kind
     if error.role in sent:

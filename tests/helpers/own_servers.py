@@ -46,6 +46,29 @@ class Bonus(ClosingRule):
         return state.start_s + self.least_s + self.bonus_s * (1 + state.delivered)
 
 
+@dataclass(frozen=True)
+class Countdown(ClosingRule):
+    """A rule with a mistake: it answers how many attempts are still to end."""
+
+    def closes(self, state: RoundState) -> Any:
+        return state.expected - state.ended
+
+    def next_look_s(self, state: RoundState) -> Any:
+        return state.start_s + 9.0
+
+
+class CountdownServer:
+    """Rounds that close by `Countdown`."""
+
+    def __init__(self, *, per_round: int):
+        self.per_round = per_round
+
+    def compose(self, world: Any) -> RoundServer:
+        channels, pool = world.channels_and_pool(self.per_round)
+        selecting = SelectionRule(policy=world.policy(self.per_round), streams=world.streams, need=self.per_round)
+        return synchronous_server(pool=pool, selecting=selecting, learner=world.learner, wait=Countdown(), channels=channels)
+
+
 class QuietServer:
     """Rounds that close by `Quiet`, or with `bonus` by `Bonus`."""
 

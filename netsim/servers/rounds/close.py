@@ -14,7 +14,7 @@ from netsim.clients.vectorised.columns import DELIVERED, NUMBER, OUTCOME, ROUND
 from netsim.core.alarm import Alarm
 from netsim.core.causes import END, OPEN, Cause
 from netsim.core.clock import LAST, Event, Process
-from netsim.core.closing import RoundState, fold_ends, look_follows_end, no_deadline
+from netsim.core.closing import RoundState, ask, fold_ends, look_follows_end, no_deadline
 from netsim.core.errors import ParameterError
 from netsim.core.state import StateFields
 
@@ -227,7 +227,7 @@ class WhenEnded(_RoundOfBeginnings):
             whole.on_close()
             self._note_close(self._foreseen, whole.last_end, self._look_s)
             return
-        if not self._state.expected and self.rule.closes(self._state):
+        if not self._state.expected and ask(self.rule, self._state):
             self.pool.causes.close_now("all ended")
             self.open_round = None
             return
@@ -245,7 +245,7 @@ class WhenEnded(_RoundOfBeginnings):
         state = self._state
         state.now_s, state.ended, self._last = update.outcome_s, state.ended + 1, update.number
         state.delivered += update.outcome == "delivered"
-        if self.rule.closes(state):
+        if ask(self.rule, state):
             self._close()
         else:
             self._set_alarm()
@@ -269,7 +269,7 @@ class WhenEnded(_RoundOfBeginnings):
         """Close the open round if its rule says so at this time, not at an end; otherwise wait for the next look."""
         state, now = self._state, self.pool.clock.now
         due = self.open_round is not None and now == self.rule.next_look_s(state)
-        if due and self.rule.closes(replace(state, now_s=now, looking=True)):
+        if due and ask(self.rule, replace(state, now_s=now, looking=True)):
             self._close(now)
         else:
             self._set_alarm()

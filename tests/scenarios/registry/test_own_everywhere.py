@@ -210,6 +210,15 @@ def test_a_server_of_ones_own_goes_on_from_a_checkpoint(tmp_path):
     assert max(rounds["delivered"]) == 1
 
 
+@pytest.mark.parametrize("clients", [3, 10], ids=["by events", "as arrays"])
+def test_a_closing_rule_of_ones_own_answers_with_truth_values(clients):
+    own = {"kind": "tests.helpers.own_servers:CountdownServer", "per_round": clients}
+    study = {"name": "own", "rounds": 2, "clients": {"count": clients}, "server": own, "policy": {"kind": "random"}}
+    study |= {"compute": {"delay": {"kind": "constant", "value_s": 1.0}}}
+    with pytest.raises(netsim.ScenarioError, match=r"server\.kind = .*Countdown.*closes returned .*must be True or False"):
+        netsim.run(study)
+
+
 def test_keys_of_a_server_of_ones_own_mean_what_it_likes():
     blinking = {"outages": [{"name": "mast", "mean_up_s": 9.0, "mean_down_s": 1.0}]}
     assert build(parse(tables("server", "own_all:Keys") | blinking)).cautions == ()
