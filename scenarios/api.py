@@ -17,7 +17,7 @@ from models.fl.data.files import DATASETS
 from netsim.simulation import Simulation
 from scenarios import arguments
 from scenarios.registry.components import component_model
-from scenarios.registry.in_process import keep, place_of, place_of_object
+from scenarios.registry.in_process import place_of, place_of_object, register_name
 from scenarios.registry.kinds import BUILT_IN, shared_names
 from scenarios.runs import run as written
 from scenarios.runs.in_memory import run_in_memory
@@ -102,7 +102,7 @@ class Scenario(schema.Scenario):
         Raises:
             ScenarioError: a key is unknown, missing or has a value that is not allowed.
         """
-        tables = arguments.plain(tables)
+        tables = arguments.plain_data(tables)
         try:
             super().__init__(**tables)
         except ValidationError:
@@ -135,8 +135,8 @@ def load(source: Source, changes: Mapping[str, object] | None = None) -> Scenari
     >>> netsim.load("quickstart", {"rounds": 3, "clients.count": 8}).clients.count
     8
     """
-    keys = {} if changes is None else arguments.keys_and_values("changes", changes, "{'policy.alpha': 10}")
-    wanted = arguments.plain(keys)
+    keys = {} if changes is None else arguments.mapping_of_keys("changes", changes, "{'policy.alpha': 10}")
+    wanted = arguments.plain_data(keys)
     tables, name = _tables(source)
     tables = override(tables, wanted)
     try:
@@ -183,7 +183,7 @@ def run(
     tables, name = _tables(scenario)
     changes = _app_key(app) | ({} if seed is None else {"seed": arguments.integer("seed", seed)})
     study = parse(override(tables, changes) | _script_key(script), name)
-    place = None if out is None else arguments.folder("out", out)
+    place = None if out is None else arguments.folder_path("out", out)
     limits = _limits(event_limit, wall_limit_s)
     wall = WallLimit(limits.wall_limit_s)
     built = written.prepare(
@@ -256,7 +256,7 @@ def resume(
     ...         print(len(netsim.resume(folder).rounds))
     3
     """
-    place = arguments.folder("folder", folder)
+    place = arguments.folder_path("folder", folder)
     limits = _limits(event_limit, wall_limit_s)
     wall = WallLimit(limits.wall_limit_s)
     if analysis.is_sweep(place):
@@ -287,12 +287,13 @@ def _make_plan(
     """Return the plan of a sweep from the arguments of `sweep`."""
     keys, name = _tables(scenario)
     keys |= _script_key(script)
-    listed = None if seeds is None else arguments.several("seeds", seeds, "range(10)")
-    wanted = None if listed is None else [arguments.integer("seeds", seed) for seed in listed]
-    named = arguments.keys_and_values("grid", grid, "{'policy.alpha': [1, 10]}")
-    values = {key: arguments.plain(arguments.several(f"grid[{key!r}]", each, "[1, 10]")) for key, each in named.items()}
-    some = None if variants is None else arguments.several("variants", variants, "['pause', 'random']")
-    planned = written_sweep.plan_grid(keys, name, grid=values, seeds=wanted, variants=some, strict=strict)
+    seed_list = None if seeds is None else arguments.list_of_values("seeds", seeds, "range(10)")
+    whole_seeds = None if seed_list is None else [arguments.integer("seeds", seed) for seed in seed_list]
+    grid_keys = arguments.mapping_of_keys("grid", grid, "{'policy.alpha': [1, 10]}")
+    grid_lists = {key: arguments.list_of_values(f"grid[{key!r}]", values, "[1, 10]") for key, values in grid_keys.items()}
+    names = None if variants is None else arguments.list_of_values("variants", variants, "['pause', 'random']")
+    plain_grid = arguments.plain_data(grid_lists)
+    planned = written_sweep.plan_grid(keys, name, grid=plain_grid, seeds=whole_seeds, variants=names, strict=strict)
     _warn(planned.cautions)
     return planned
 
@@ -357,8 +358,8 @@ def sweep(
         raise UserError("resume and overwrite are about the folder of an earlier sweep; give it as out")
     machines = _machines(jobs=jobs, cluster=cluster, send_back=send_back, retries=retries)
     limits = _limits(event_limit, wall_limit_s)
-    folder = None if out is None else arguments.folder("out", out)
-    wanted = arguments.several("tables", tables, "['rounds']")
+    folder = None if out is None else arguments.folder_path("out", out)
+    wanted = arguments.list_of_values("tables", tables, "['rounds']")
     planned = _make_plan(scenario, script, {} if grid is None else grid, seeds, variants=variants, strict=strict)
     most = sum(p.scenario.rounds for p in planned.runs)
 
@@ -423,7 +424,7 @@ def fit(
     """
     from scenarios.fit.fit import fit_log
 
-    place = arguments.folder("out", out)
+    place = arguments.folder_path("out", out)
     return fit_log(log, place, by=by, laws=laws, deadline_s=deadline_s, seeds=seeds, overwrite=overwrite)
 
 
@@ -494,7 +495,7 @@ def register(group: str, name: str, target: Callable[..., Any]) -> None:
         raise UserError(f"{target!r}: must be a class; give the class, not an object of it")
     if group in BUILT_IN:
         component_model(group, place_of(target))  # raises for a constructor whose arguments cannot be keys
-    keep(group, name, target)
+    register_name(group, name, target)
 
 
 def _tables(source: Source) -> tuple[Tables, str]:
@@ -504,7 +505,7 @@ def _tables(source: Source) -> tuple[Tables, str]:
     if isinstance(source, schema.Scenario):
         return source.model_dump(exclude_unset=True, exclude_none=True, by_alias=True), "scenario"
     if isinstance(source, Mapping):
-        return arguments.plain(source), "scenario"
+        return arguments.plain_data(source), "scenario"
     if isinstance(source, str | Path):
         return read_file(source), str(source)
     raise UserError(f"scenario = {source!r}: must be a file, the name of a scenario, a dictionary or a netsim.Scenario")

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from models.overlays.underlay import Cable, Underlay
 from netsim.core.errors import ParameterError
@@ -15,26 +15,40 @@ from scenarios.schema.errors import UserError, did_you_mean
 
 FILE = Path(__file__).parent / "library" / "networks" / "underlays.json"
 _COLUMNS = ("a", "b", "km", "delay_s", "bytes_per_s")
+"""Columns of a CSV file: the ends of a cable, and its numbers."""
+
+
+class _CableRow(NamedTuple):
+    """Cable as a file describes it."""
+
+    place: str
+    """Its line or edge in the file, for messages."""
+    a: object
+    """Name of one end; it may be missing."""
+    b: object
+    numbers: Mapping[str, float]
+    """Its `km`, `delay_s` and `bytes_per_s`, as far as they are given."""
 
 
 @lru_cache(maxsize=1)
 def _read_shipped() -> Mapping[str, Any]:
+    """Return the content of the file of included networks, by name."""
     return dict(json.loads(FILE.read_text(encoding="utf-8"))["networks"])
 
 
 def shipped_networks() -> list[str]:
-    """Return the names of the networks that come along."""
+    """Return the names of the included networks."""
     return list(_read_shipped())
 
 
 def read_network(name: str) -> Underlay:
     """Return the included network of this name, or the network in a file; raises UserError.
 
-    A CSV file has the columns a, b and km or delay_s, and bytes_per_s if cables differ; GraphML and GML have them as attributes
-    of edges. The suffix says which.
+    A CSV file has a row for each cable, with the columns a, b, and km or delay_s, and bytes_per_s if cables differ. In GraphML
+    and GML the numbers are attributes of edges. The suffix of the file names its form.
     """
     if name in _read_shipped():
-        return _from_json(name, _read_shipped()[name])
+        return _parse_json(name, _read_shipped()[name])
     path = Path(name)
     readers: dict[str, Callable[[Path], Underlay]] = {
         ".csv": _read_csv,
@@ -66,15 +80,15 @@ def _read_csv(path: Path) -> Underlay:
                 found = ", ".join(names) or "nothing"
                 raise ValueError(f"line 1 has {found}; name the columns a, b, and km or delay_s, and bytes_per_s if links differ")
             rows.fieldnames = names
-            links = []
+            cables = []
             for row in rows:
                 place = f"line {rows.line_num}"
                 if None in row:
                     raise ValueError(f"{place}: has more cells than line 1 has columns; a number has no comma in it")
-                links.append((place, row["a"], row["b"], _attributes(place, row)))
+                cables.append(_CableRow(place, row["a"], row["b"], _cable_numbers(place, row)))
         except csv.Error as error:
             raise ValueError(f"line {rows.line_num}: {error}") from None
-    return _network(path.stem, [], links)
+    return _make_underlay(path.stem, [], cables)
 
 
 def _read_graph(path: Path) -> Underlay:
@@ -88,21 +102,23 @@ def _read_graph(path: Path) -> Underlay:
     except Exception as error:  # the parsers of networkx raise errors of many kinds
         raise ValueError(f"is no {path.suffix[1:]}: {error}") from error
     labels = {node: str(data.get("name", data.get("label", node))) for node, data in graph.nodes(data=True)}
-    links = []
+    cables = []
     for a, b, data in graph.edges(data=True):
         place = f"edge {labels[a]} - {labels[b]}"
         if not {"km", "delay_s"} & data.keys():
             raise ValueError(f"{place} has neither km nor delay_s; give every edge one of these attributes")
-        links.append((place, labels[a], labels[b], _attributes(place, data)))
-    return _network(path.stem, list(labels.values()), links)
+        cables.append(_CableRow(place, labels[a], labels[b], _cable_numbers(place, data)))
+    return _make_underlay(path.stem, list(labels.values()), cables)
 
 
 def _read_json(path: Path) -> Underlay:
+    """Return the network in a JSON file; raises ValueError."""
     content = json.loads(path.read_text(encoding="utf-8"))
-    return _from_json(path.stem, content)
+    return _parse_json(path.stem, content)
 
 
-def _from_json(name: str, content: object) -> Underlay:
+def _parse_json(name: str, content: object) -> Underlay:
+    """Return the network called `name` from the content of a JSON file; raises ValueError for another form."""
     if not isinstance(content, dict) or not isinstance(content.get("nodes"), list) or not isinstance(content.get("links"), list):
         raise ValueError('must be an object with "nodes" (names) and "links" (pairs of numbers of nodes, and km)')
     cables = []
@@ -114,45 +130,48 @@ def _from_json(name: str, content: object) -> Underlay:
     return Underlay(name, tuple(str(node) for node in content["nodes"]), tuple(cables))
 
 
-def _attributes(place: str, values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers of a cable among `values`; raises ValueError that names `place`."""
-    attributes = {}
+def _cable_numbers(place: str, values: Mapping[str, Any]) -> dict[str, float]:
+    """Return `km`, `delay_s` and `bytes_per_s` of a cable, as far as `values` have them; raises ValueError that names `place`."""
+    numbers = {}
     for name in ("km", "delay_s", "bytes_per_s"):
         text = values.get(name)
         if text is None or str(text).strip() == "":
             continue
         try:
-            attributes[name] = float(text)
+            numbers[name] = float(text)
         except ValueError:
             raise ValueError(f"{place}: {name} = {text!r} is no number") from None
-    if len({"km", "delay_s"} & attributes.keys()) != 1:
+    if len({"km", "delay_s"} & numbers.keys()) != 1:
         raise ValueError(f"{place}: give either km or delay_s")
-    return attributes
+    return numbers
 
 
-def _network(name: str, nodes: Sequence[str], links: Sequence[tuple[str, Any, Any, Mapping[str, float]]]) -> Underlay:
-    """Return the network of these links; nodes in the order in which they are named."""
-    numbers = {node: number for number, node in enumerate(nodes)}
-    if len(numbers) < len(nodes):
-        twice = next(node for node in nodes if nodes.count(node) > 1)
-        raise ValueError(f"two nodes are called {twice!r}; give each a name of its own")
+def _make_underlay(name: str, nodes: Sequence[str], rows: Sequence[_CableRow]) -> Underlay:
+    """Return the network of these cables; raises ValueError.
+
+    Its nodes are `nodes`, and then the other ends of cables in the order in which they appear.
+    """
+    index_of = {node: number for number, node in enumerate(nodes)}
+    if len(index_of) < len(nodes):
+        repeated = next(node for node in nodes if nodes.count(node) > 1)
+        raise ValueError(f"two nodes are called {repeated!r}; give each a name of its own")
     cables = []
-    for place, a, b, values in links:
+    for place, a, b, numbers in rows:
         ends = [str(end or "").strip() for end in (a, b)]
         if not all(ends):
             raise ValueError(f"{place}: names no node; give a and b")
-        at = [numbers.setdefault(end, len(numbers)) for end in ends]
-        delay_s, bytes_per_s = values.get("delay_s"), values.get("bytes_per_s")
+        first, second = (index_of.setdefault(end, len(index_of)) for end in ends)
+        delay_s, bytes_per_s = numbers.get("delay_s"), numbers.get("bytes_per_s")
         cables.append(
             Cable(
-                at[0],
-                at[1],
-                km=values.get("km"),
+                first,
+                second,
+                km=numbers.get("km"),
                 delay_ms=None if delay_s is None else delay_s * 1e3,
                 bits_per_s=None if bytes_per_s is None else bytes_per_s * 8,
             )
         )
-    measured = {cable.km is not None for cable in cables}
-    if len(measured) > 1:
+    has_km = {cable.km is not None for cable in cables}
+    if len(has_km) > 1:
         raise ValueError("some links have km and others delay_s; give all of them the same")
-    return Underlay(name, tuple(numbers), tuple(cables))
+    return Underlay(name, tuple(index_of), tuple(cables))

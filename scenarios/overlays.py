@@ -47,26 +47,30 @@ OVERLAYS: dict[str, Callable[[Silos], Overlay]] = {
 """Overlays by name."""
 USUAL = ("star", "mst", "delta-mbst", "ring", "matcha", "matcha+")
 FLUID_ROUNDS = 40
-"""Number of rounds of `fluid` if they never repeat; the mean is over the second half."""
+"""Number of simulated rounds with flows if rounds never repeat; the mean is over the second half."""
 
 
 @dataclass(frozen=True, slots=True)
 class CycleTime:
-    """Mean time of a round of an overlay, ms: exact and simulated at fixed shares, and with flows (None: not asked for)."""
+    """Mean time of a round of an overlay, in milliseconds."""
 
     name: str
     cycle_ms: float
+    """Exact, at fixed shares of the links."""
     simulated_ms: float
+    """Simulated, at fixed shares of the links."""
     arcs: Sequence[tuple[str, str]]
+    """Names of the source and the target of each arc."""
     fluid_ms: float | None = None
+    """Simulated, with flows that share all cables; None: not requested."""
 
     @property
     def best_ms(self) -> float:
-        """Time by which overlays are compared: with flows if that was requested."""
+        """Time by which overlays are compared: that with flows if it was requested, else the exact one."""
         return self.cycle_ms if self.fluid_ms is None else self.fluid_ms
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures as plain data."""
+        """Return the times and the arcs as plain data."""
         fluid = {} if self.fluid_ms is None else {"fluid_ms": self.fluid_ms}
         return {"cycle_ms": self.cycle_ms, "simulated_ms": self.simulated_ms, **fluid, "arcs": [list(arc) for arc in self.arcs]}
 
@@ -119,22 +123,22 @@ def overlay(
         raise ParameterError("network", network, f"has {len(underlay.sites)} nodes: must have {clients}, one a client")
     if overlay not in OVERLAYS:
         raise ParameterError("overlay", overlay, f"is no overlay; {did_you_mean(overlay, OVERLAYS)}")
-    result = OVERLAYS[overlay](Silos(underlay, model_bits, compute_ms, steps))
-    pairs = {(min(arc.source, arc.target), max(arc.source, arc.target)) for arc in result.arcs}
+    arcs = OVERLAYS[overlay](Silos(underlay, model_bits, compute_ms, steps)).arcs
+    pairs = {(min(arc.source, arc.target), max(arc.source, arc.target)) for arc in arcs}
     links = np.array(sorted(pairs), np.int64)
-    # Where a file gives delays in place of km there are no distances; the cables of [network] have the delays in any case.
+    # A file with delays in place of km has no distances: they are 0 here, and the cables of [network] have the delays.
     lengths = [sum(underlay.cables[cable].km or 0.0 for cable in underlay.ways[a][b].cables) for a, b in links.tolist()]
     return PeerGraph.from_links(clients=clients, links=links, distance_km=np.array(lengths))
 
 
 def simulated_ms(silos: Silos, overlay: Overlay, *, fluid: bool = False) -> float:
-    """Return the mean time of a round, simulated by events, ms.
+    """Return the mean time of a round in milliseconds, simulated by events. `fluid`: True if messages share links as flows.
 
-    If rounds repeat, the mean is over the repeating rounds. Otherwise (drawn arcs) it is the mean over all drawn rounds, and
-    with flows over the second half of `FLUID_ROUNDS`.
+    If rounds repeat, the mean is over one period of the repeating rounds. If arcs are drawn at random, it is over all rounds. If
+    rounds with flows never repeat, it is over the second half of `FLUID_ROUNDS`.
     """
     clock = Clock()
-    carry = _flows(silos, overlay, clock) if fluid else _fixed_shares(silos, overlay, clock)
+    carry = _carry_as_flows(silos, overlay, clock) if fluid else _carry_at_fixed_shares(silos, overlay, clock)
     rounds = OverlayRounds(
         clock=clock,
         count=silos.count,
@@ -143,42 +147,44 @@ def simulated_ms(silos: Silos, overlay: Overlay, *, fluid: bool = False) -> floa
         carry=carry,
         waiting=overlay.waiting,
     )
-    if not overlay.period:
-        most = FLUID_ROUNDS if fluid else ROUNDS
-        rounds.run(most + 1)
-        return float(rounds.begins[most].max()) / most * 1e3
+    if not overlay.period:  # the arcs of each round are drawn
+        count = FLUID_ROUNDS if fluid else ROUNDS
+        rounds.run(count + 1)
+        return float(rounds.begins[count].max()) / count * 1e3
     most = FLUID_ROUNDS if fluid else 20 * silos.count * overlay.period
-    means: list[float | None] = []
+    mean_s: float | None = None
 
     def repeats() -> bool:
-        means.append(mean_round_s(rounds.begins, overlay.period))
-        return means[-1] is not None
+        nonlocal mean_s
+        mean_s = mean_round_s(rounds.begins, overlay.period)
+        return mean_s is not None
 
     rounds.run(most + 1, repeats)
-    if means[-1] is not None:
-        return means[-1] * 1e3
+    if mean_s is not None:
+        return mean_s * 1e3
     half = len(rounds.begins) // 2
     return float((rounds.begins[-1] - rounds.begins[half]).mean()) / (len(rounds.begins) - 1 - half) * 1e3
 
 
-def _fixed_shares(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
-    """Return a function that calls `arrived` after the slowest message's time by `Silos.message_ms`."""
+def _carry_at_fixed_shares(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
+    """Return the function that carries messages at fixed shares of the links: each takes the time of `Silos.message_ms`."""
 
     @lru_cache(maxsize=max(overlay.period, 1))
-    def times_s(round: int) -> list[float]:
-        times: list[float] = (silos.message_ms(overlay.round_arcs(round)) / 1e3).tolist()
-        return times
+    def message_times_s(round: int) -> list[float]:
+        times_s: list[float] = (silos.message_ms(overlay.round_arcs(round)) / 1e3).tolist()
+        return times_s
 
-    def carry(round: int, places: Sequence[int], arrived: Callable[[], None]) -> None:
-        times = times_s(round % overlay.period if overlay.period else round)
-        clock.call_in(max(times[place] for place in places), lambda _: arrived())
+    def carry(round: int, places: Sequence[int], on_arrival: Callable[[], None]) -> None:
+        times_s = message_times_s(round % overlay.period if overlay.period else round)
+        clock.call_in(max(times_s[place] for place in places), lambda _: on_arrival())
 
     return carry
 
 
-def _flows(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
-    """Return the function that carries messages as flows: up, over each cable in its direction, and down; full duplex
-    throughout.
+def _carry_as_flows(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
+    """Return the function that carries messages as flows, which share links by max-min fairness.
+
+    A flow crosses the uplink of its source, each cable of its route in its direction, and the downlink of its target.
     """
     underlay = silos.underlay
     links = [LinkData(name=f"up {silo}", bytes_per_s=silos.up_bits_per_s / 8) for silo in range(silos.count)]
@@ -187,26 +193,26 @@ def _flows(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
         capacity = (cable.bits_per_s or silos.core_bits_per_s) / 8
         links += [LinkData(name=f"{a}>{b}", bytes_per_s=capacity) for a, b in ((cable.a, cable.b), (cable.b, cable.a))]
     transfers = Transfers(clock=clock, links=links)
-    waiting: dict[int, Callable[[], None]] = {}
-    transfers.listen(lambda transfer: waiting.pop(transfer)())
-    size = silos.model_bits / 8
+    callbacks: dict[int, Callable[[], None]] = {}  # by transfer in progress
+    transfers.listen(lambda transfer: callbacks.pop(transfer)())
+    model_bytes = silos.model_bits / 8
     arcs_of = lru_cache(maxsize=max(overlay.period, 1))(overlay.round_arcs)
 
-    def carry(round: int, places: Sequence[int], arrived: Callable[[], None]) -> None:
+    def carry(round: int, places: Sequence[int], on_arrival: Callable[[], None]) -> None:
         arcs = arcs_of(round % overlay.period if overlay.period else round)
-        still = len(places)
+        in_flight = len(places)
 
-        def end() -> None:
-            nonlocal still
-            still -= 1
-            if not still:
-                arrived()
+        def count_arrival() -> None:
+            nonlocal in_flight
+            in_flight -= 1
+            if not in_flight:
+                on_arrival()
 
         for place in places:
-            send(arcs[place], end)
+            send(arcs[place], count_arrival)
 
     def send(arc: Arc, on_arrival: Callable[[], None]) -> None:
-        """Send one message: its flow begins after the latency of its route."""
+        """Send one message. Its flow begins after the latency of its route."""
         sites = [arc.source]
         latency_ms = 0.0
         for a, b in zip(arc.stops, arc.stops[1:], strict=False):
@@ -217,7 +223,7 @@ def _flows(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
         route = transfers.route([f"up {arc.source}", *core, f"down {arc.target}"])
 
         def begin(_: None) -> None:
-            waiting[transfers.send(route, size)] = on_arrival
+            callbacks[transfers.send(route, model_bytes)] = on_arrival
 
         clock.call_in(latency_ms / 1e3, begin)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from netsim.collisions import FOLDERS
 from scenarios.flower.internals import require_flwr
 from scenarios.flower.simulated_time import in_library
-from scenarios.registry.in_process import find
+from scenarios.registry.in_process import find_object
 from scenarios.schema.errors import UserError, did_you_mean, first_line
 from scenarios.schema.section import Tables
 
@@ -135,7 +135,7 @@ def app_folder(app: str) -> Path:
 
 def app_files(app: str) -> list[Path]:
     """Return the program files of an app in a folder, and its pyproject.toml; none of an app of objects."""
-    if find(app) is not None:
+    if find_object(app) is not None:
         return []
     folder = app_folder(app)
     return [folder / _PROJECT, *sorted(folder.rglob("*.py"))]
@@ -200,7 +200,7 @@ def flatten(tables: Mapping[str, Any], above: str = "") -> Tables:
 def app_of(section: Flower) -> App:
     """Return the app of a scenario; raises UserError."""
     require_flwr()
-    objects = find(section.app)
+    objects = find_object(section.app)
     if objects is not None:
         return App(name=section.app, run_config=flatten(section.run_config), objects=objects)
     return read_app(section.app, section.run_config)

@@ -1,7 +1,7 @@
-"""The arguments of a constructor as keys of a section: one key for each argument; a set of parameters gives a key for each
-field.
+"""Arguments of constructors as keys of a section.
 
-A set of parameters is a frozen dataclass with keyword-only fields, used by several components (PAUSE's: by all of its solvers).
+Each argument is a key. An argument that takes a set of parameters gives a key for each field of the set. A set of parameters is a
+frozen dataclass with keyword-only fields, which several components share (as the solvers of PAUSE share theirs).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from scenarios.registry.hints import HintError, annotation_of, is_parameter_set
 
 @dataclass(frozen=True)
 class Argument:
-    """Argument of a constructor behind one key."""
+    """Argument of a constructor that is one key of a section."""
 
     owner: Any
-    """Class whose constructor takes the argument, or function: the component, or a set of parameters."""
+    """Class or function that takes the argument: the component, or a set of parameters."""
     parameter: inspect.Parameter
-    within: str | None = None
-    """Argument of the component that holds the set of parameters; None for an argument of the component itself."""
+    holder: str | None = None
+    """Argument of the component that takes the set of parameters; None for an argument of the component itself."""
 
     @property
     def default(self) -> Any:
@@ -33,7 +33,7 @@ class Argument:
 
 @cache
 def arguments_of(target: Any) -> tuple[tuple[str, Argument], ...]:
-    """Return the arguments of a component's constructor by name, in order. A set of parameters is replaced by its fields."""
+    """Return pairs of name and argument of a component's constructor, in order. A set of parameters is replaced by its fields."""
     arguments: list[tuple[str, Argument]] = []
     for name, parameter in inspect.signature(target).parameters.items():
         set_class = _parameter_set(target, name)
@@ -51,15 +51,15 @@ def argument_names(target: Any) -> frozenset[str]:
     return frozenset(inspect.signature(target).parameters)
 
 
-def gather(target: object, keywords: Mapping[str, object]) -> dict[str, Any]:
+def gather_keywords(target: object, keywords: Mapping[str, object]) -> dict[str, Any]:
     """Return the keywords of a component's constructor: keys of a set of parameters become an object of that set.
 
     Raises the errors of the constructors of the sets.
     """
-    within = {name: argument.within for name, argument in arguments_of(target)}
-    own = {name: value for name, value in keywords.items() if within.get(name) is None}
-    for holder in dict.fromkeys(name for name in within.values() if name is not None):
-        fields = {name: value for name, value in keywords.items() if within.get(name) == holder}
+    holders = {name: argument.holder for name, argument in arguments_of(target)}
+    own = {name: value for name, value in keywords.items() if holders.get(name) is None}
+    for holder in dict.fromkeys(name for name in holders.values() if name is not None):
+        fields = {name: value for name, value in keywords.items() if holders.get(name) == holder}
         set_class = _parameter_set(target, holder)
         assert set_class is not None
         own[holder] = set_class(**fields)

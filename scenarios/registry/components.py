@@ -25,9 +25,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from netsim.core.errors import ParameterError
-from scenarios.registry.arguments import Argument, argument_names, arguments_of, gather
+from scenarios.registry.arguments import Argument, argument_names, arguments_of, gather_keywords
 from scenarios.registry.hints import HintError, annotation_of, key_type, meaning_of, takes_per_client
-from scenarios.registry.in_process import spell
+from scenarios.registry.in_process import stored_kind
 from scenarios.registry.kinds import (
     ANY_ORDER,
     FACTORIES,
@@ -49,6 +49,7 @@ KINDS_OF, IN_A_GROUP, THAT_FIT = "kinds-of-", "-in-a-group", "-that-fit"
 """Parts of the comment that marks a choice of components in the JSON Schema: its beginning, the end of a choice without laws by
 group, and the end of a choice without unfit classes."""
 GIANT = 10**12
+"""Largest absolute value of a whole number in a section."""
 PER_CLIENT_GROUPS = frozenset({"policy", "delay", "bandwidth", "noise", "channel", "availability", "reward", "states"})
 """Groups of components whose parameters may differ between clients (for sub-channels: between these)."""
 OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
@@ -60,7 +61,7 @@ _SUPPLIED_BY = {
     "data_sizes": "clients.data_sizes",
     "schedule": "privacy.schedule",
 }
-"""Key that an argument supplied by the builder comes from, for error messages of the constructor."""
+"""Argument that the builder supplies to the key of the scenario that it comes from, for errors of the constructor."""
 
 
 class Component(Section):
@@ -71,6 +72,7 @@ class Component(Section):
     @model_validator(mode="before")
     @classmethod
     def _refuse_giants(cls, value: object) -> object:
+        """Refuse whole numbers above `GIANT`."""
         # Constructors check their parameters, but expect numbers of at most 64 bits.
         if isinstance(value, dict):
             for key, entry in value.items():
@@ -79,17 +81,20 @@ class Component(Section):
         return value
 
     def parameters(self) -> Keywords:
-        """Return the constructor's keywords as the scenario gives them."""
+        """Return the keys other than `kind`, which are keywords of the constructor."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "kind"}
 
 
 @cache
 def component_model(group: str, kind: str, base: type[Component] = Component) -> type[Component]:
-    """Return the section of the class behind `kind`; raises UserError if there is none, or its arguments cannot be keys."""
+    """Return the pydantic model of the section of the component `kind`, made from the arguments of its constructor.
+
+    Raises UserError if there is no such component, or an argument cannot be a key.
+    """
     target = resolve(group, kind)
     doc = _description(inspect.getdoc(target) or "")
     fields: Keywords = {"kind": (Literal[kind], kind) if ":" not in kind else (str, kind)}
-    for name, argument in _parameters(target, group, kind).items():
+    for name, argument in _key_arguments(target, group, kind).items():
         if base is not Component and hasattr(base, name):
             raise UserError(f"{kind!r}: argument {name!r} of its constructor has a name that a key cannot have; rename it")
         default = argument.default
@@ -103,7 +108,7 @@ def component_model(group: str, kind: str, base: type[Component] = Component) ->
 
 
 def _supplied_keys(target: object, group: str) -> dict[str, str]:
-    """Return the messages about keys that name an argument which the builder supplies, by key."""
+    """Return a message for each argument that the builder supplies, for scenarios that give it as a key; by name."""
     names = [name for name, _ in arguments_of(target) if name in supplied_arguments(group)]
     remedy = "leave the key out, or rename the argument of a class of your own that means something else"
     return {name: f"is no key: netsim supplies this argument of a {group}, {SUPPLIED[name]}; {remedy}" for name in names}
@@ -127,12 +132,12 @@ def _key_type(argument: Argument, name: str, group: str, kind: str) -> Any:
 
 
 def _description(doc: str) -> str:
-    """Return a docstring without the sections and examples that are for Python users only."""
+    """Return a docstring up to its first section or example that is only for users of Python."""
     return re.split(r"\n(?:(?:Raises|Returns|Examples?):\n|>{3} )", doc)[0].strip()
 
 
-def _parameters(target: object, group: str, kind: str) -> dict[str, Argument]:
-    """Return the arguments of a constructor that become keys: all but those that the builder supplies by name or position.
+def _key_arguments(target: object, group: str, kind: str) -> dict[str, Argument]:
+    """Return the arguments of a constructor that are keys, by name: all but those that the builder supplies.
 
     Raises UserError for an argument that cannot be a key.
     """
@@ -147,36 +152,40 @@ def _parameters(target: object, group: str, kind: str) -> dict[str, Argument]:
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise UserError(f"{kind!r}: argument {repeated!r} of its constructor is also a field of a set of parameters; rename one")
-    parameters = {name: dict(arguments)[name] for name in names}
-    for name, argument in parameters.items():
-        parameter = argument.parameter
-        may_be_positional = group in ANY_ORDER and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        if parameter.kind is not parameter.KEYWORD_ONLY and not may_be_positional:
-            remedy = "write each of its keywords out" if "VAR" in parameter.kind.name else "put it after a '*'"
-            raise UserError(f"{kind!r}: argument {name!r} of its constructor must be keyword-only; {remedy}")
-        if may_be_positional and parameter.default is parameter.empty and parameter.annotation is parameter.empty:
-            remedy = "call it inputs (the shape of a sample) or classes, or annotate it if it is a key of the scenario"
-            raise UserError(f"{kind!r}: nothing is known to pass as argument {name!r}; {remedy}")
-        if name == "kind" or name[0] == "_" or hasattr(Component, name):
-            raise UserError(f"{kind!r}: argument {name!r} of its constructor has a name that a key cannot have; rename it")
-    return parameters
+    for name in names:
+        _check_parameter(dict(arguments)[name].parameter, name, group, kind)
+    return {name: dict(arguments)[name] for name in names}
+
+
+def _check_parameter(parameter: inspect.Parameter, name: str, group: str, kind: str) -> None:
+    """Raise UserError unless a key called `name` can give this parameter of a constructor its value."""
+    may_be_positional = group in ANY_ORDER and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    if parameter.kind is not parameter.KEYWORD_ONLY and not may_be_positional:
+        remedy = "write each of its keywords out" if "VAR" in parameter.kind.name else "put it after a '*'"
+        raise UserError(f"{kind!r}: argument {name!r} of its constructor must be keyword-only; {remedy}")
+    if may_be_positional and parameter.default is parameter.empty and parameter.annotation is parameter.empty:
+        remedy = "call it inputs (the shape of a sample) or classes, or annotate it if it is a key of the scenario"
+        raise UserError(f"{kind!r}: nothing is known to pass as argument {name!r}; {remedy}")
+    if name == "kind" or name[0] == "_" or hasattr(Component, name):
+        raise UserError(f"{kind!r}: argument {name!r} of its constructor has a name that a key cannot have; rename it")
 
 
 @cache
 def per_client_parameters(group: str, kind: str) -> frozenset[str]:
-    """Return the parameters of a component that may differ between clients."""
+    """Return the names of a component's parameters that may differ between clients."""
     if group not in PER_CLIENT_GROUPS:
         return frozenset()
     target = resolve(group, kind)
-    arguments = ((name, a) for name, a in _parameters(target, group, kind).items() if name not in NESTED)
-    return frozenset(name for name, argument in arguments if takes_per_client(annotation_of(argument.owner, name)))
+    arguments = _key_arguments(target, group, kind)
+    own = ((name, argument) for name, argument in arguments.items() if name not in NESTED)
+    return frozenset(name for name, argument in own if takes_per_client(annotation_of(argument.owner, name)))
 
 
 @cache
-def table_of(model: type[Component]) -> JsonSchemaValue:
+def section_schema(model: type[Component]) -> JsonSchemaValue:
     """Return the JSON Schema of a section. It is cached, because the schema of a scenario contains a section several times.
 
-    The schema depends on the registered classes, so `json_schema` clears the cache.
+    It depends on the registered classes, so `json_schema` clears the cache. A caller that changes the result must copy it.
     """
     return model.model_json_schema(by_alias=True)
 
@@ -184,9 +193,13 @@ def table_of(model: type[Component]) -> JsonSchemaValue:
 class _ComponentOf:
     """Marker of a field that holds a component of `group`. The model of its `kind` validates it.
 
-    `described`: models of kinds whose classes must not be imported to read a scenario. `base`: base class of all other models.
-    `nested`: True for a component within another one, which holds no further one of its own group. `fits`: returns True for
-    allowed classes, None: all; `why`: reason for the message about other classes.
+    Args:
+        group: group of the component.
+        described: models by kind, for kinds with a class that is too slow to import when a scenario is read.
+        base: base class of all other models.
+        nested: True for a component within another one. It must not contain one of its own group in turn.
+        fits: function that returns True for allowed classes; None: all are allowed.
+        why: end of the message about a class that is not allowed.
     """
 
     def __init__(
@@ -206,7 +219,7 @@ class _ComponentOf:
         self.fits, self.why = fits, why
 
     def kinds(self) -> list[str]:
-        """Return the names to choose from."""
+        """Return the names that the field allows."""
         names = list({**self.described, **known_names(self.group)})
         if self.innermost:
             names = [name for name in names if self._fits_within(name)]
@@ -215,7 +228,7 @@ class _ComponentOf:
         return [*names, "by-group"] if self.by_group else names
 
     def model(self, kind: str) -> type[Component]:
-        """Return the section for `kind`; raises UserError."""
+        """Return the model of the section for `kind`; raises UserError for a kind that the field does not allow."""
         if kind == "by-group" and self.by_group:
             return BY_GROUP[self.group]
         if kind in self.described:
@@ -244,7 +257,7 @@ class _ComponentOf:
             return value
         if isinstance(value, dict) and "kind" in value:
             try:
-                value = {**value, "kind": spell(self.group, value["kind"])}
+                value = {**value, "kind": stored_kind(self.group, value["kind"])}
             except UserError as error:
                 raise problem(("kind",), value["kind"], str(error)) from error
         if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
@@ -260,7 +273,7 @@ class _ComponentOf:
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         kinds = []
         for kind in self.kinds():
-            table = deepcopy(table_of(self.model(kind)))
+            table = deepcopy(section_schema(self.model(kind)))
             # The section has a default for `kind`, but a user must write it: it chooses the section.
             table["required"] = ["kind", *table.get("required", [])]
             kinds.append(table)
@@ -280,7 +293,7 @@ def component_of(
     fits: Callable[[Any], bool] | None = None,
     why: str = "",
 ) -> Any:
-    """Return the type of a field that holds a component of `group`."""
+    """Return the type of a field that holds a component of `group`. See `_ComponentOf` for the arguments."""
     marker = _ComponentOf(group, described, base, nested, fits, why)
     return Annotated[Any, BeforeValidator(marker.read), marker]
 
@@ -313,10 +326,11 @@ BY_GROUP: dict[str, type[ByGroup]] = {"delay": DelayByGroup, "bandwidth": Bandwi
 def construct(
     section: Component, group: str, path: str, keywords: Keywords, supplied: Keywords, protocol: type | None = None
 ) -> Any:
-    """Build the object that a component describes.
+    """Build and return the component that a section describes.
 
-    `keywords`: its parameters, resolved. `supplied`: values for arguments that the builder may supply; arguments that the class
-    does not take are unused. `protocol`: Protocol that the object must fulfil; None: that of its group.
+    `path`: path of the section in the scenario. `keywords`: parameters of the constructor, with numbers by group resolved.
+    `supplied`: values that the builder offers; those that the constructor does not take are not used. `protocol`: Protocol that
+    a user's component must fulfil; None: that of its group.
 
     Raises UserError with the full path of the key if the constructor refuses a value, and if a class of the user's own fails or
     lacks a member that the engine calls. Other errors of a built-in class are faults of netsim, and pass unchanged.
@@ -331,8 +345,8 @@ def construct(
     used = {name: supplied[name] for name in taken if name in supplied}
     keys = {name: key for name, key in _SUPPLIED_BY.items() if name in used}
     try:
-        with refusals_at(path, {*keywords, *used}, keys):
-            component = target(**gather(target, keywords), **used)
+        with name_refusals(path, {*keywords, *used}, keys):
+            component = target(**gather_keywords(target, keywords), **used)
     except UserError:
         raise
     except ValueError as error:
@@ -355,7 +369,7 @@ def construct(
 
 
 def _construct_nested(section: Component, name: str, path: str, supplied: Keywords) -> Any:
-    """Return the nested component for argument `name` of the outer constructor: an object, or a factory of objects."""
+    """Return the component for argument `name` of the outer constructor; for `FACTORIES` a function that makes new ones."""
     component = construct(section, NESTED[name], path, section.parameters(), supplied)
     if is_own(NESTED[name], section.kind):
         from scenarios.registry.protocols import check_component_within
@@ -367,10 +381,10 @@ def _construct_nested(section: Component, name: str, path: str, supplied: Keywor
 
 
 @contextmanager
-def refusals_at(path: str, names: Iterable[str], keys: Mapping[str, str] = _SUPPLIED_BY) -> Iterator[None]:
-    """Context manager: turn ParameterErrors about `names` into UserErrors about keys; other errors pass unchanged.
+def name_refusals(path: str, names: Iterable[str], keys: Mapping[str, str] = _SUPPLIED_BY) -> Iterator[None]:
+    """Turn a ParameterError of the block about one of `names` into a UserError about its key; other errors pass unchanged.
 
-    A key is the name of the parameter below `path`, or the whole key from `keys`.
+    The key is the parameter's name below `path`, or the whole key from `keys`. See `key_at`.
     """
     try:
         yield
@@ -380,11 +394,11 @@ def refusals_at(path: str, names: Iterable[str], keys: Mapping[str, str] = _SUPP
         raise UserError(str(error.rename(key_at(path, error.name, keys)))) from error
 
 
-def names_of(count: int) -> set[str]:
-    """Return the parameters that `check_unique` refuses, for `refusals_at` of a list of `count` tables with names."""
+def name_parameters(count: int) -> set[str]:
+    """Return the parameter names "0.name", "1.name", ... that `check_unique` refuses, for `name_refusals` of `count` tables."""
     return {f"{place}.name" for place in range(count)}
 
 
 def key_at(path: str, name: str, keys: Mapping[str, str] = _SUPPLIED_BY) -> str:
-    """Return the key behind a constructor's parameter."""
+    """Return the key of a constructor's parameter `name`: from `keys`, or below the `path` of its section."""
     return keys.get(name, f"{path}.{name}")

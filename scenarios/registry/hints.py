@@ -49,14 +49,14 @@ def _resolve_type_parameter(target: object, hint: object) -> object:
     """Return the type that `target` gives a type parameter of its generic parent; return other annotations unchanged."""
     bases = [base for parent in getattr(target, "__mro__", ()) for base in getattr(parent, "__orig_bases__", ())]
     for base in bases if isinstance(hint, typing.TypeVar) else ():
-        given = dict(zip(getattr(get_origin(base), "__parameters__", ()), get_args(base), strict=False))
-        if given.get(hint, hint) is not hint:
-            return given[hint]
+        arguments = dict(zip(getattr(get_origin(base), "__parameters__", ()), get_args(base), strict=False))
+        if arguments.get(hint, hint) is not hint:
+            return arguments[hint]
     return hint
 
 
 def _stated_annotation(target: Any, name: str) -> tuple[Any, dict[str, Any]]:
-    """Return an argument's annotation, unevaluated, and the names of the module in which it is written."""
+    """Return an argument's annotation as written, and the global names of the module in which it is written."""
     if is_parameter_set(target):
         # The generated constructor of a dataclass knows only the names of its own module, but a field may come from its parent.
         owner = next(parent for parent in target.__mro__ if name in vars(parent).get("__annotations__", {}))
@@ -73,10 +73,10 @@ def is_parameter_set(hint: object) -> bool:
 
 
 def meaning_of(target: object, name: str) -> str | None:
-    """Return the meaning of an argument, by the `Doc` of its annotation `Annotated[type, Doc("...")]`, or None."""
+    """Return the text that describes an argument, from its annotation `Annotated[type, Doc("text")]`; None without one."""
     try:
         hint = annotation_of(target, name)
-    except HintError:  # of a component within this one: its annotation is for type checkers only
+    except HintError:  # a nested component: its annotation names a type that is imported for type checkers only
         return None
     while sys.version_info >= (3, 12) and isinstance(hint, typing.TypeAliasType):
         hint = hint.__value__
@@ -85,9 +85,9 @@ def meaning_of(target: object, name: str) -> str | None:
 
 
 def key_type(hint: object, *, per_client: bool) -> Any:
-    """Return the type of a key whose argument is annotated `hint`; `per_client`: it may differ between clients.
+    """Return the type of the key for an argument with the annotation `hint`; raises HintError if no key can have it.
 
-    Raises HintError.
+    `per_client`: True if the group's parameters may differ between clients, so that an array is a number for each client.
     """
     hint = _unwrap(hint)
     options = _options(hint)
@@ -133,7 +133,7 @@ def _is_array(hint: object) -> bool:
 
 
 def _file_type(hint: object) -> object:
-    """Return the type that checks a file's value for `hint`, which is no per-client number. Raises HintError."""
+    """Return the type by which pydantic checks a file's value for `hint`, apart from arrays; raises HintError."""
     hint = _unwrap(hint)
     origin, args = get_origin(hint) or hint, get_args(hint)
     if hint in (Any, object, inspect.Parameter.empty):

@@ -21,7 +21,7 @@ _REGISTERED: dict[str, dict[str, str]] = {}
 def place_of(target: Any) -> str:
     """Return the address of a class or function: "module:Name", or "in_memory:Name" if it cannot be imported.
 
-    An address "in_memory:Name" holds in this process only.
+    An object with an address "in_memory:Name" is kept, so that `find_object` finds it in this process.
     """
     module, name = target.__module__, target.__qualname__
     loaded = sys.modules.get(module)
@@ -33,7 +33,7 @@ def place_of(target: Any) -> str:
 
 
 def place_of_object(name: str, target: object) -> str:
-    """Return "in_memory:NAME" for an object of this process; NAME_2, NAME_3, ... if another object has that name."""
+    """Keep an object, and return its address "in_memory:NAME"; NAME_2, NAME_3, ... if another object has that name."""
     address, number = f"{IN_MEMORY}:{name}", 1
     while _OBJECTS.setdefault(address, target) is not target:
         number += 1
@@ -41,8 +41,11 @@ def place_of_object(name: str, target: object) -> str:
     return address
 
 
-def spell(group: str, kind: object) -> object:
-    """Return a `kind` as a scenario stores it: "module:Name" for a class, function or registered name. Raises UserError."""
+def stored_kind(group: str, kind: object) -> object:
+    """Return a `kind` as a scenario stores it: the address of a class, function or registered name, or a name as it is.
+
+    Raises UserError for an object in place of its class.
+    """
     if isinstance(kind, str):
         return _REGISTERED.get(group, {}).get(kind, kind)
     if inspect.isclass(kind) or inspect.isfunction(kind):
@@ -53,42 +56,45 @@ def spell(group: str, kind: object) -> object:
     return kind
 
 
-def name_in_text(value: object) -> Any:
-    """Return a copy of tables and lists, with the address of each class and function in its place."""
+def replace_classes(value: object) -> Any:
+    """Return a copy of tables and lists in which each class and function is replaced by its address."""
     if isinstance(value, Mapping):
-        return {key: name_in_text(inner) for key, inner in value.items()}
+        return {key: replace_classes(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [name_in_text(inner) for inner in value]
+        return [replace_classes(inner) for inner in value]
     return place_of(value) if inspect.isclass(value) or inspect.isfunction(value) else value
 
 
 def registered_names(group: str) -> dict[str, str]:
-    """Return the names that were registered in this process, with the addresses of their classes."""
+    """Return the names of a group that were registered in this process, with the addresses of their classes."""
     return dict(_REGISTERED.get(group, {}))
 
 
-def keep(group: str, name: str, target: object) -> None:
-    """Register a class under a name, in place of an earlier one."""
+def register_name(group: str, name: str, target: object) -> None:
+    """Register a class under a name of its group, in place of an earlier one."""
     _REGISTERED.setdefault(group, {})[name] = place_of(target)
 
 
-def find(place: str) -> Any:
-    """Return the object behind an address "in_memory:Name"; None for any other address."""
+def find_object(place: str) -> Any:
+    """Return the object at an address "in_memory:Name"; None for any other address."""
     return _OBJECTS.get(place)
 
 
-def objects() -> dict[str, Any]:
-    """Return the classes that cannot be imported, for `adopt` in another process."""
+def kept_objects() -> dict[str, Any]:
+    """Return the objects that cannot be imported, by address, for `add_objects` in another process."""
     return dict(_OBJECTS)
 
 
-def adopt(others: Mapping[str, object]) -> None:
-    """Add the `objects` of another process to those of this one."""
+def add_objects(others: Mapping[str, object]) -> None:
+    """Add the `kept_objects` of another process to those of this one."""
     _OBJECTS.update(others)
 
 
 def refuse_unnamed(tables: object, path: str = "") -> None:
-    """Raise UserError if the tables of a scenario contain a class that cannot be imported, which no file can name."""
+    """Raise UserError if the tables of a scenario contain a class that cannot be imported, because no file can name it.
+
+    `path`: path of `tables` in the scenario, for the message.
+    """
     items = tables.items() if isinstance(tables, Mapping) else enumerate(tables) if isinstance(tables, list | tuple) else ()
     for key, inner in items:
         key_path = f"{path}.{key}" if path else str(key)

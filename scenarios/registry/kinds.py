@@ -1,8 +1,7 @@
 """Components that a scenario may name: those of netsim, those of installed packages, and any class as "package.module:Class".
 
-A component is a class whose constructor takes keywords only. The builder supplies those of `SUPPLIED_TO`; all the
-others are the component's parameters, and they are its keys in the scenario file. So a user's own component is checked like the
-project's.
+A component is a class whose constructor takes keywords only. The builder supplies those of `SUPPLIED_TO`. All other keywords are
+keys of the component in the scenario file, so that a user's own component is checked like the project's.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from netsim.collisions import FOLDERS
-from scenarios.registry.in_process import find, registered_names
-from scenarios.registry.trust import own_code_refused, refuse_own_code
+from scenarios.registry.in_process import find_object, registered_names
+from scenarios.registry.trust import own_code_forbidden, refuse_own_code
 from scenarios.schema.errors import UserError, describe_own_error, did_you_mean
 
 SUPPLIED = {
@@ -47,7 +46,7 @@ SUPPLIED = {
     "matchings": "the division of a graph into matchings",
     "regular_graph": "the drawing of graphs in which all peers have as many neighbours",
 }
-"""Meanings of the arguments that are supplied to some groups; to a law of sub-channels `clients` is their number."""
+"""Meanings of the arguments that the builder supplies. For a law of sub-channels, `clients` is the number of sub-channels."""
 _ABOUT_ROUNDS = frozenset({"clients", "per_round", "per_model", "data_sizes", "schedule", "truth"})
 SUPPLIED_TO: dict[str, frozenset[str]] = {
     "policy": _ABOUT_ROUNDS | {"presence"},
@@ -68,12 +67,12 @@ SUPPLIED_TO: dict[str, frozenset[str]] = {
     "detector": frozenset({"clients", "truth"}),
     "jammer": frozenset({"channels", "reachable"}),
 }
-"""Group -> arguments that the builder supplies, which are no keys; to groups that are absent here it supplies none."""
+"""Group -> arguments that the builder supplies, which are therefore no keys. Groups that are absent here get none."""
 
 NESTED = {"matcher": "matcher", "detector": "detector", "scheduler": "scheduler"}
-"""Arguments that are components themselves, in a nested table, with their group."""
+"""Argument that is a component itself, in a nested table -> group of that component."""
 FACTORIES = frozenset({"detector"})
-"""Arguments that want a callable that makes the component, not the component."""
+"""Arguments that take a function which makes the component, in place of the component."""
 
 FUNCTIONS = frozenset({"partition", "topology", "mixing", "network", "script"})
 """Groups whose components are functions, called once with all arguments. A user's component may also be a class."""
@@ -301,11 +300,11 @@ def shared_names(group: str) -> dict[str, str]:
 
 
 def known_names(group: str) -> dict[str, str]:
-    """Return the names of a group with the addresses of their classes.
+    """Return all names of a group with the addresses of their classes.
 
-    They are built-in and, if foreign code is allowed, from installed packages and registered in this process.
+    Names of installed packages, and those registered in this process, are left out if foreign code is forbidden.
     """
-    return dict(BUILT_IN[group]) if own_code_refused() else registered_names(group) | shared_names(group)
+    return dict(BUILT_IN[group]) if own_code_forbidden() else registered_names(group) | shared_names(group)
 
 
 def supplied_arguments(group: str) -> frozenset[str]:
@@ -314,12 +313,15 @@ def supplied_arguments(group: str) -> frozenset[str]:
 
 
 def is_own(group: str, kind: str) -> bool:
-    """Return True if the class behind `kind` is the user's own, so that its errors are not faults of netsim."""
+    """Return True for a class of the user's or of another package, so that its errors are not faults of netsim."""
     return kind not in BUILT_IN[group]
 
 
 def resolve(group: str, kind: str) -> Any:
-    """Return the class behind a name or a "package.module:Class", or for `FUNCTIONS` the function; raises UserError."""
+    """Return the class, or for `FUNCTIONS` the function, of a name or an address "package.module:Class"; raises UserError.
+
+    A user's class is completed with the optional members that it leaves out.
+    """
     check_trusted(group, kind)
     place = kind if ":" in kind else BUILT_IN[group].get(kind)
     if place is None:  # only now, because the search through installed packages is slow
@@ -337,20 +339,23 @@ def resolve(group: str, kind: str) -> Any:
     elif not inspect.isclass(target):
         raise UserError(f"{place!r} is {type(target).__name__} {target!r}, not a class; name a class as 'package.module:Class'")
     else:
-        from scenarios.registry.protocols import complete
+        from scenarios.registry.protocols import add_defaults
 
-        complete(group, target)
+        add_defaults(group, target)
     return target
 
 
 def load(place: str) -> Any:
-    """Return the object at "package.module:Name"."""
+    """Import and return netsim's own object at "package.module:Name"."""
     module_name, _, name = place.partition(":")
     return getattr(importlib.import_module(module_name), name)
 
 
-def _refuse_hidden(module_name: str) -> None:
-    """Raise UserError if a module of the user has the name of a netsim package, which would be imported instead."""
+def _refuse_name_collision(module_name: str) -> None:
+    """Raise UserError if a module in the working folder has the name of one of netsim's packages.
+
+    Then netsim's package would be imported in its place.
+    """
     top = module_name.partition(".")[0]
     if top not in ("netsim", *FOLDERS):
         return
@@ -368,11 +373,11 @@ def check_trusted(group: str, kind: str) -> None:
 
 
 def load_own(place: str) -> Any:
-    """Return the user's own object at "package.module:Name"; raises UserError if it cannot be imported."""
+    """Import and return the user's own object at "package.module:Name"; raises UserError if it cannot be imported."""
     refuse_own_code(place)
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", place):
         raise UserError(f"{place!r} is not of the form 'package.module:Class'")
-    in_memory = find(place)
+    in_memory = find_object(place)
     if in_memory is not None:
         return in_memory
     module_name, _, name = place.partition(":")
@@ -380,7 +385,7 @@ def load_own(place: str) -> Any:
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.append(folder)
-    _refuse_hidden(module_name)
+    _refuse_name_collision(module_name)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -61,7 +61,7 @@ WITHIN: dict[str, type] = {"scheduler": Scheduler}
 """Protocols of nested components. The outer component may require more than the engine does."""
 
 
-def members(protocol: type) -> list[str]:
+def member_names(protocol: type) -> list[str]:
     """Return the names of a Protocol's attributes and methods."""
     names = dict.fromkeys(name for base in _bases(protocol) for name in (*vars(base), *vars(base).get("__annotations__", ())))
     return [name for name in names if not name.startswith("_")]
@@ -72,15 +72,14 @@ def _bases(protocol: type) -> list[type]:
     return [base for base in protocol.__mro__ if base.__module__ not in ("typing", "builtins")]
 
 
-def complete(group: str, target: type) -> None:
-    """Add to a user's class the optional members that it leaves out, with the defaults of the group's Protocols, and checks of
-    its answers.
+def add_defaults(group: str, target: type) -> None:
+    """Complete a user's class: add the defaults of the optional members that it leaves out, and checks of its answers.
 
-    This is the only place that checks members: the engine calls every member. Raises UserError for a class that cannot be
-    extended, such as a built-in one.
+    The defaults are those of the group's Protocols. The engine calls every member without a check. Raises UserError for a class
+    that cannot be extended, such as a built-in one of Python.
     """
     for protocol in PROTOCOLS.get(group, ()):
-        for name, default in defaults(protocol).items():
+        for name, default in optional_members(protocol).items():
             if not hasattr(target, name):
                 try:
                     setattr(target, name, default)
@@ -90,8 +89,8 @@ def complete(group: str, target: type) -> None:
     check_answers(group, target)
 
 
-def defaults(protocol: type) -> dict[str, Any]:
-    """Return the optional members of a Protocol, with their defaults."""
+def optional_members(protocol: type) -> dict[str, Any]:
+    """Return the optional members of a Protocol with their defaults: marked methods, and attributes with a value."""
     result: dict[str, Any] = {}
     for base in _bases(protocol):
         for name, value in vars(base).items():
@@ -101,9 +100,10 @@ def defaults(protocol: type) -> dict[str, Any]:
 
 
 def check_component(group: str, component: Any, kind: str, path: str, clients: int, protocol: type | None = None) -> None:
-    """Raise UserError if `component`, built from the class `kind`, lacks a member of its Protocol, or one has a wrong form.
+    """Raise UserError if a user's component lacks a member of its Protocol, or answers a sample call in a wrong form.
 
-    `protocol`: Protocol to check; None: the first of the group.
+    `kind`, `path`: its class and its place in the scenario, for the message. `clients`: number of clients. `protocol`: Protocol
+    to check; None: the first of the group.
     """
     if group == "topology" and not isinstance(component, PeerGraph):
         raise UserError(f"{path}: {kind!r} returns {type(component).__name__}; must return a PeerGraph (see models.peers.graph)")
@@ -123,20 +123,20 @@ def check_component(group: str, component: Any, kind: str, path: str, clients: i
 
 
 def check_component_within(group: str, component: object, kind: str, path: str) -> None:
-    """Raise UserError if `component`, built from the class `kind`, lacks a member that the outer component calls."""
+    """Raise UserError if a user's nested component lacks a member that the outer component calls."""
     if group in WITHIN:
         _check_members(WITHIN[group], component, kind, path)
 
 
 def _check_members(protocol: type, component: object, kind: str, path: str) -> None:
     """Raise UserError if `component` lacks a member of `protocol`."""
-    missing = [name for name in members(protocol) if not hasattr(component, name)]
+    missing = [name for name in member_names(protocol) if not hasattr(component, name)]
     if missing:
         needed = f"see {protocol.__name__} in {protocol.__module__} for all that is called"
         raise UserError(f"{path}: {kind!r} lacks {', '.join(missing)}; {needed}")
 
 
-# Calls that show usual mistakes of a law; quantiles are at the ends and the middle of [0, 1).
+# Calls of a law (law, clients) that show usual mistakes. Quantiles are at the ends and the middle of [0, 1).
 _SAMPLE_CALLS: dict[str, dict[str, Callable[[Any, Any], Any]]] = {
     "delay": {
         "quantile(0)": lambda law, k: law.quantile(np.zeros(len(k)), k),

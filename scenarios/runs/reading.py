@@ -13,7 +13,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from models.data_files import text_of
-from scenarios.registry.in_process import name_in_text
+from scenarios.registry.in_process import replace_classes
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.section import NO_VALUE, Tables
@@ -154,7 +154,7 @@ def load(path: str | Path, changes: Iterable[str] = ()) -> Scenario:
 
 def to_toml(scenario: Scenario) -> str:
     """Return the complete scenario, defaults filled in; reading it gives the same scenario."""
-    return tomli_w.dumps(_kind_first(name_in_text(scenario.model_dump(exclude_none=True, by_alias=True))))
+    return tomli_w.dumps(_kind_first(replace_classes(scenario.model_dump(exclude_none=True, by_alias=True))))
 
 
 def _kind_first(value: object) -> Any:

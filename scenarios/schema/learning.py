@@ -41,7 +41,7 @@ from models.fl.options.parameters import (
     check_decay,
 )
 from scenarios.registry.components import OWN_CLASS, Component, component_of
-from scenarios.registry.in_process import spell
+from scenarios.registry.in_process import stored_kind
 from scenarios.registry.kinds import is_own, load_own
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.networks import NETWORKS, OwnNetwork
@@ -51,7 +51,7 @@ from scenarios.schema.section import Section, default_table, problem, refusal
 def _read_data_set(value: object) -> object:
     """Return the name of a data set, or of a user's function that makes one; refuse anything else."""
     try:
-        value = spell("data", value)
+        value = stored_kind("data", value)
     except UserError as error:
         raise refusal(str(error)) from error
     if not isinstance(value, str) or not (value in DATASETS or re.fullmatch(OWN_CLASS, value)):
@@ -66,7 +66,7 @@ DataSet = Annotated[str, BeforeValidator(_read_data_set), WithJsonSchema(_DATA_S
 def _read_function(value: object) -> object:
     """Return the name of a user's function, as 'package.module:function'; refuse anything else."""
     try:
-        value = spell("function", value)
+        value = stored_kind("function", value)
         if not isinstance(value, str) or not re.fullmatch(OWN_CLASS, value):
             raise refusal("name a function of your own as 'package.module:function'")
         if not inspect.isfunction(load_own(value)):

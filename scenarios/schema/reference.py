@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic.json_schema import JsonSchemaValue
 
-from scenarios.registry.components import IN_A_GROUP, KINDS_OF, THAT_FIT, table_of
+from scenarios.registry.components import IN_A_GROUP, KINDS_OF, THAT_FIT, section_schema
 from scenarios.schema.fit import LARGEST
 from scenarios.schema.per_client import PER_CLIENT_JSON
 from scenarios.schema.scenario import Scenario
@@ -81,7 +81,7 @@ other arguments of a network.
 def json_schema() -> JsonSchemaValue:
     """Return the JSON Schema of a scenario file. Parts that recur stand once, in `$defs`."""
     # Tables of users' classes that were read before would differ from run to run.
-    table_of.cache_clear()
+    section_schema.cache_clear()
     shared: JsonSchemaValue = {}
     schema: JsonSchemaValue = _share(Scenario.model_json_schema(by_alias=True), shared)
     schema["$defs"] = dict(sorted((schema.get("$defs", {}) | shared).items()))

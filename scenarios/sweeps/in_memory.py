@@ -12,7 +12,7 @@ from analysis.api import Sweep, SweepEntry
 from analysis.results.sources import RunInMemory
 from netsim.core.protocols import Notes
 from netsim.simulation import Simulation
-from scenarios.registry.in_process import adopt, objects
+from scenarios.registry.in_process import add_objects, kept_objects
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.progress import rounds_done
 from scenarios.schema.errors import UserError
@@ -42,7 +42,7 @@ def sweep_in_memory(
     """
     if planned.until is not None:
         raise UserError("sweep.until: adds seeds to a sweep in a folder; give it as out")
-    classes = objects()
+    classes = kept_objects()
     failures = Failures(None)
     results: dict[int, RunInMemory] = {}
     runs = dict(enumerate(planned.runs))
@@ -99,7 +99,7 @@ class _MemoryRun:
 
     planned: PlannedRun
     classes: Notes
-    """Classes that cannot be imported, of the process that submits the work (`in_process.objects`)."""
+    """Classes that cannot be imported, of the process that submits the work (`in_process.kept_objects`)."""
     limits: Limits
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -128,5 +128,5 @@ class _MemoryRun:
 
 def _unpack_work(classes: Notes, limits: Limits, planned: tuple[str, str, int, Notes]) -> _MemoryRun:
     """Return the work in another process. It must know the classes before it reads a scenario that names them."""
-    adopt(classes)
+    add_objects(classes)
     return _MemoryRun(unpack(*planned), classes, limits)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from scenarios.registry.in_process import name_in_text
+from scenarios.registry.in_process import replace_classes
 from scenarios.runs.folders.marker import MARKER
 from scenarios.runs.folders.replacement import DATASET, FAILURES, MANIFEST
 from scenarios.runs.reading import override, parse
@@ -262,7 +262,7 @@ def _name_part(value: object, position: int) -> str:
 
     A short value is its own name; a table, a list or a long value is named by its `position` in the grid's list, as "no1".
     """
-    text = NO_VALUE if value is None else str(name_in_text(value))
+    text = NO_VALUE if value is None else str(replace_classes(value))
     name = text.rpartition(":")[2] if callable(value) else text
     text = "".join(c if (c.isascii() and c.isalnum()) or c in ".-" else "_" for c in name)
     return text if not isinstance(value, dict | list) and len(text) <= 40 else f"no{position + 1}"

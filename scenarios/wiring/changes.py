@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from models.laws.changes import draw_change_points, draw_factor
-from scenarios.registry.components import refusals_at
+from scenarios.registry.components import name_refusals
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import RandomChanges, Speed, Timed
@@ -126,7 +126,7 @@ def drawn_steps(section: Timed, law: _Law, law_kind: str, path: str, context: Co
     # Laws that change together, a delay and a channel, draw the same change points and factors.
     rng = context.streams.generator(f"changes.{path}")
     try:
-        with refusals_at(path, ("count", "horizon", "min_spacing")):
+        with name_refusals(path, ("count", "horizon", "min_spacing")):
             starts = draw_change_points(
                 count=drawn.count, horizon=horizon, min_spacing=drawn.min_spacing, rng=rng, unit=drawn.unit
             )

@@ -13,7 +13,7 @@ from models.laws.bandwidth.laws import ByGroup as GroupedBandwidth
 from models.laws.delays import ByGroup as GroupedDelay
 from models.laws.delays import Plus, SizeDependent
 from netsim.core.protocols import ChannelLaw, DelayLaw
-from scenarios.registry.components import ByGroup, Component, Keywords, construct, per_client_parameters, refusals_at
+from scenarios.registry.components import ByGroup, Component, Keywords, construct, name_refusals, per_client_parameters
 from scenarios.registry.kinds import supplied_arguments
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import is_per_client
@@ -253,7 +253,7 @@ class _Delay(_LinkLaw[DelayLaw]):
         law = self.law.build(law_path)
         if self.bandwidth is not None and self.message is not None:
             size = np.asarray(self.message.size_bytes, np.float64)
-            with refusals_at(path, ("bandwidth_bytes_per_s",)):
+            with name_refusals(path, ("bandwidth_bytes_per_s",)):
                 law = SizeDependent(payload_bytes=size, bandwidth_bytes_per_s=self.bandwidth, delay=law)
             self.message.require_bytes(f"{path}.bandwidth_bytes_per_s")
         if np.any(self.besides_s):

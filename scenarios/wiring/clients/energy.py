@@ -9,7 +9,7 @@ from netsim.clients.power.energy import Energy, FollowedPresence
 from netsim.clients.power.powers import Powers
 from netsim.core.protocols import Availability, FloatArray
 from netsim.core.streams import Streams
-from scenarios.registry.components import construct, refusals_at
+from scenarios.registry.components import construct, name_refusals
 from scenarios.schema.energy import Battery
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -31,7 +31,7 @@ def build_energy(scenario: Scenario, population: Population, streams: Streams, p
             raise UserError(
                 f"energy.{name} = {values.max():g} for client {values.argmax()}: must be at most {_LARGEST_W:g} watts"
             )
-    with refusals_at("energy", names):
+    with name_refusals("energy", names):
         powers = Powers(**watts)
     # Checked only now, because the powers may come from a table of devices.
     if not any(values.any() for values in watts.values()):
@@ -79,7 +79,7 @@ def _batteries(
         setting = f"energy.battery.charge_w = {parameters['charge_w'][worst]:g} for client {worst}"
         raise UserError(f"{setting}: must be at most {_LARGEST_W:g} watts")
     never = np.zeros(population.count, np.bool_)
-    with refusals_at("energy.battery", names):
+    with name_refusals("energy.battery", names):
         return Batteries(
             **parameters,
             draw_w=np.where(presence.on, powers.idle_w, powers.off_w),

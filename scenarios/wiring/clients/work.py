@@ -15,7 +15,7 @@ from models.laws.partial_work import PartialWork
 from models.laws.work import Mixture, Noise, SecondsPerSample, Times, Work, WorkPlan
 from netsim.core.null_objects import NoWork
 from netsim.core.protocols import DelayLaw, IntArray, WorkLaw
-from scenarios.registry.components import Keywords, refusals_at
+from scenarios.registry.components import Keywords, name_refusals
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import SPEEDS, Compute
@@ -61,7 +61,7 @@ def _partial_work(scenario: Scenario, context: Context, plan: WorkPlan, whole: W
         return None
     epochs = scenario.learner.epochs if plan.epochs is None and scenario.learner is not None else plan.epochs
     keywords: Keywords = {"epochs": 1 if epochs is None else epochs, "share": section.partial_share}
-    with refusals_at("work", {**keywords, "partial_share": None}, {"data_sizes": "clients.data_sizes"}):
+    with name_refusals("work", {**keywords, "partial_share": None}, {"data_sizes": "clients.data_sizes"}):
         return PartialWork(work=whole, draws=context.streams["partial-work"], **keywords)
 
 
@@ -89,7 +89,7 @@ def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trai
         "epochs": 1 if plan.epochs is None else plan.epochs,
         "steps": plan.steps,
     }
-    with refusals_at("work", keywords, {"data_sizes": "clients.data_sizes"}):
+    with name_refusals("work", keywords, {"data_sizes": "clients.data_sizes"}):
         return Work(clients=population.count, **keywords)
 
 

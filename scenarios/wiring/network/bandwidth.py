@@ -17,7 +17,7 @@ from netsim.network.bandwidth.carriers import Carrier, NoCarrier, VaryingLinks
 from netsim.network.bandwidth.known_links import FixedLinks, KnownLinks
 from netsim.network.bandwidth.sharing import SharedMedium
 from netsim.network.bandwidth.varying_medium import VaryingMedium
-from scenarios.registry.components import refusals_at
+from scenarios.registry.components import name_refusals
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.network import NetworkLink
 from scenarios.schema.world import Channels, Downlink, Opinions, Peers, VaryingLink
@@ -93,7 +93,7 @@ class _Number:
 
     def _built(self, key: str) -> Constant:
         """Return the engine's law; errors name `key`."""
-        with refusals_at(key, ("bytes_per_s",), {"bytes_per_s": key}):
+        with name_refusals(key, ("bytes_per_s",), {"bytes_per_s": key}):
             return Constant(bytes_per_s=self.values)
 
     def with_overlay(self, overlay: Overlay, path: str) -> _Number:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from netsim.core.clock import NORMAL
 from netsim.network.jamming import Dwells, Jammer, Jammers
 from netsim.records.sinks import NoRecorder
-from scenarios.registry.components import Keywords, construct, names_of, refusals_at
+from scenarios.registry.components import Keywords, construct, name_parameters, name_refusals
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
@@ -40,14 +40,14 @@ def build_jammers(
         dwells: Keywords = {"dwell_s": section.dwell_s, "start": math.inf if section.start == "script" else section.start}
         dwells["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
         if section.links is not None and link_between is not None:
-            with refusals_at(path, ("links",)):
+            with name_refusals(path, ("links",)):
                 keywords["reach"] = sorted({link_between(a, b) for a, b in section.links})
         if isinstance(section.cables, list) and cable is not None:
             keywords["reach"] = sorted({cable(name, f"{path}.cables.{index}") for index, name in enumerate(section.cables)})
         supplied = {"channels": channels, "reachable": range(channels) if keywords["reach"] is None else keywords["reach"]}
         law = construct(section.law, "jammer", f"{path}.law", section.law.parameters(), supplied)
         draws = streams[f"jammer.{section.name}"]
-        with refusals_at(path, {*keywords, *dwells}):
+        with name_refusals(path, {*keywords, *dwells}):
             jammers.append(Jammer(law=law, channels=channels, draws=draws, dwells=Dwells(**dwells), **keywords))
-    with refusals_at("jammers", names_of(len(jammers))):
+    with name_refusals("jammers", name_parameters(len(jammers))):
         return Jammers(jammers=jammers, clock=clock, spectrum=jammed, recorder=NoRecorder(), priority=priority)

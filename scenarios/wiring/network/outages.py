@@ -18,7 +18,7 @@ from netsim.network.outages import (
     MarkovInSeconds,
     OutageSchedule,
 )
-from scenarios.registry.components import names_of, refusals_at
+from scenarios.registry.components import name_parameters, name_refusals
 from scenarios.schema.network import NetworkOutage
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import ClientOutage as OutageSection
@@ -33,20 +33,20 @@ def build_outages(scenario: Scenario, streams: Streams, population: Population, 
         members = population.some(section.clients, f"{path}.clients")
         schedule = _schedule(section, streams, path)
         outages.append(outage_of(section.name, schedule, population.count, members, path))
-    with refusals_at("outages", names_of(len(outages))):
+    with name_refusals("outages", name_parameters(len(outages))):
         return ClientOutages(outages, cut_offs=cut_offs)
 
 
 def outage_of(name: str, when: OutageSchedule, clients: int, members: IntArray | None, path: str) -> ClientOutage:
     """Return the outage of the section at `path`; raises UserError for a name that another cause of loss has."""
-    with refusals_at(path, ("name",)):
+    with name_refusals(path, ("name",)):
         return ClientOutage(name=name, when=when, clients=clients, members=members)
 
 
 def _refusals_of_bounds(path: str, first: str, last: str) -> AbstractContextManager[None]:
     """Context manager: errors about the bounds of an outage name the keys `first` and `last` of the section at `path`."""
     keys = {"start": first, "start_s": first, "end": last, "end_s": last}
-    return refusals_at(path, keys, {name: f"{path}.{key}" for name, key in keys.items()})
+    return name_refusals(path, keys, {name: f"{path}.{key}" for name, key in keys.items()})
 
 
 def schedule_in_seconds(section: OutageSection | NetworkOutage, draws: Stream, path: str) -> OutageSchedule | None:
@@ -57,7 +57,7 @@ def schedule_in_seconds(section: OutageSection | NetworkOutage, draws: Stream, p
     if section.mean_up_s is None or section.mean_down_s is None:
         return None
     keys = {"mean_on_s": f"{path}.mean_up_s", "mean_off_s": f"{path}.mean_down_s"}
-    with refusals_at(path, keys, keys):
+    with name_refusals(path, keys, keys):
         presence = Markov(clients=1, mean_on_s=section.mean_up_s, mean_off_s=section.mean_down_s)
     return MarkovInSeconds(presence=presence, draws=draws)
 

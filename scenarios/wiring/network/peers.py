@@ -21,7 +21,7 @@ from netsim.network.transport.laws import Disturbances, LinkLaws
 from netsim.network.transport.link_outages import Absences, Cuts, Outage, Outages, Presence, link_between, links_down
 from netsim.network.transport.messages import Star, jammed_links
 from netsim.network.transport.transport import Transport
-from scenarios.registry.components import Keywords, construct, key_at, refusals_at
+from scenarios.registry.components import Keywords, construct, key_at, name_refusals
 from scenarios.schema.world import Opinions, Peers
 from scenarios.wiring.clients.population import Context
 from scenarios.wiring.laws import channel_timeline, delay_timeline
@@ -115,7 +115,7 @@ def _outages(section: Peers, graph: PeerGraph) -> list[Outage]:
         path = f"peers.outages.{i}"
         bounds = {"start_s": stated.from_s, "end_s": math.inf if stated.to_s is None else stated.to_s}
         keys = {"start_s": f"{path}.from_s", "end_s": f"{path}.to_s"}
-        with refusals_at(path, {*bounds, "links", "groups"}, keys):
+        with name_refusals(path, {*bounds, "links", "groups"}, keys):
             outage = Outage(links=[(a, b) for a, b in stated.links], groups=stated.groups, **bounds)
             # Look up the links of each outage by itself, so that an error names its place in the file.
             links_down(graph, outage)
@@ -187,7 +187,7 @@ def made_at(
     keys = names or set(keywords)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with refusals_at(path, keys):
+        with name_refusals(path, keys):
             result = target(**keywords, **supplied)
     for warning in caught:
         message = warning.message

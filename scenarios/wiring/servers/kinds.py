@@ -10,7 +10,7 @@ import numpy as np
 
 from netsim.core.protocols import DelayLaw, FloatArray
 from netsim.servers.rounds.close import WaitRule
-from scenarios.registry.components import refusals_at
+from scenarios.registry.components import name_refusals
 from scenarios.schema.errors import UserError, describe_own_error
 from scenarios.wiring.servers.server import Server
 
@@ -48,7 +48,7 @@ def synchronous(world: World, section: Synchronous) -> Server:
 def _wait_rule(section: Synchronous) -> WaitRule:
     """Return the close rule of a synchronous server; each field is a key of the section. Raises UserError."""
     keywords = {field.name: getattr(section, field.name) for field in fields(WaitRule)}
-    with refusals_at("server", keywords):
+    with name_refusals("server", keywords):
         return WaitRule(**keywords)
 
 
@@ -136,7 +136,7 @@ def compass(world: World, section: Compass) -> Server:
     from netsim.servers.kinds.compass import compass_server
 
     channels, pool = world.channels_and_pool(world.population.count, refill=True)
-    with refusals_at("server", ("min_steps", "max_steps", "slack")):
+    with name_refusals("server", ("min_steps", "max_steps", "slack")):
         return compass_server(
             pool=pool,
             learner=world.learner,

@@ -12,7 +12,7 @@ from models.peers.mixing import Mixing
 from netsim.network.resending import FOREVER, Resending
 from netsim.peers.training.protocol import TrainingProtocol
 from netsim.servers.kinds.peer_training import PeersAtWork, peer_server
-from scenarios.registry.components import component_model, construct, refusals_at
+from scenarios.registry.components import component_model, construct, name_refusals
 from scenarios.schema.errors import UserError
 from scenarios.wiring.network.compression import build_compressions
 from scenarios.wiring.network.peers import build_links, peer_graph, presence_of
@@ -35,7 +35,7 @@ def peers(world: World, section: PeerTraining) -> Server:
     scenario, pool = world.scenario, world.new_pool()
     supplied = {"matchings": _divide_into_matchings, "regular_graph": _draw_regular_graph}
     protocol: TrainingProtocol = world.component(section.protocol, "protocol", "server.protocol", supplied)
-    with refusals_at("server.protocol", section.protocol.parameters()):
+    with name_refusals("server.protocol", section.protocol.parameters()):
         protocol.check(lossy=_is_lossy(scenario))
     if not protocol.mixes and section.mixing is not None:
         problem = f"server.protocol.kind = {section.protocol.kind!r} does not combine by these weights; leave it out"
@@ -46,7 +46,7 @@ def peers(world: World, section: PeerTraining) -> Server:
     _refuse_dead_channels(scenario, protocol, transport)
     mixing = _mixing(section.mixing or component_model("mixing", "metropolis")(kind="metropolis"), transport.graph)
     learner = _peer_learner(world, section)
-    with refusals_at("server.protocol", {"kind", *section.protocol.parameters()}):
+    with name_refusals("server.protocol", {"kind", *section.protocol.parameters()}):
         peers_at_work = PeersAtWork(
             pool=pool,
             transport=transport,

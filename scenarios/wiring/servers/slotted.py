@@ -17,7 +17,7 @@ from netsim.servers.kinds.slotted import FlDaServer, FlFaServer, IndexPolicy, Op
 from netsim.servers.rounds.close import WaitRule, WhenEnded
 from netsim.servers.rounds.dispatch import MembersDispatch
 from netsim.servers.rounds.loop import RoundLoop
-from scenarios.registry.components import Keywords, refusals_at
+from scenarios.registry.components import Keywords, name_refusals
 from scenarios.schema.errors import UserError
 from scenarios.schema.servers.slotted import FlDa, FlFa
 from scenarios.schema.work import Work
@@ -145,7 +145,7 @@ def _opinion_learner(world: World) -> OpinionLearner:
         return SyntheticOpinions(worth=0.5, **supplied)
     from models.fl.learners.slot_learner import SlotLearner
 
-    with refusals_at("opinions", ("local",)):
+    with name_refusals("opinions", ("local",)):
         return SlotLearner(learner=world.trained, local=scenario.opinions.local)
 
 
@@ -187,7 +187,7 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
     belief_rules = made_at(BeliefRules, "belief", {name: getattr(belief, name) for name in rule_keys} | no_time, {})
     belief_maths = made_at(PeerBelief, "belief", {name: getattr(belief, name) for name in belief_keys}, {"graph": graph})
     made_at(warn_of_storms, "belief", {}, {"rules": belief_rules, "maths": belief_maths}, {"work_s"})
-    with refusals_at("slots", ("engine",)):
+    with name_refusals("slots", ("engine",)):
         return ConsensusPhase(
             links=links,
             belief=belief_maths,

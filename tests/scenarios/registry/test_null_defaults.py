@@ -10,7 +10,7 @@ from netsim.core.protocols import ChannelStates, DelayLaw
 from netsim.core.scheduling import ChannelScheduler
 from netsim.servers.kinds.slotted import OpinionPolicy
 from scenarios.registry.kinds import BUILT_IN, resolve
-from scenarios.registry.protocols import PROTOCOLS, complete, defaults, members
+from scenarios.registry.protocols import PROTOCOLS, add_defaults, member_names, optional_members
 
 ROOT = Path(__file__).parents[3]
 OWN = """
@@ -53,10 +53,10 @@ def own(tmp_path, monkeypatch):
 
 
 def test_what_may_be_left_out():
-    assert defaults(ChannelScheduler) == {"contends": False, "declared": (), "detects": ChannelScheduler.detects}
-    assert defaults(DelayLaw) == {"constant": False}
-    assert defaults(ChannelStates) == {"unit": "rounds", "starts": (), "segment_means": None, "fixed": False}
-    assert set(defaults(OpinionPolicy)) == {"observe_opinions", "notes"}
+    assert optional_members(ChannelScheduler) == {"contends": False, "declared": (), "detects": ChannelScheduler.detects}
+    assert optional_members(DelayLaw) == {"constant": False}
+    assert optional_members(ChannelStates) == {"unit": "rounds", "starts": (), "segment_means": None, "fixed": False}
+    assert set(optional_members(OpinionPolicy)) == {"observe_opinions", "notes"}
 
 
 def test_a_class_of_ones_own_is_given_the_defaults_and_keeps_what_it_has(own):
@@ -67,7 +67,7 @@ def test_a_class_of_ones_own_is_given_the_defaults_and_keeps_what_it_has(own):
     assert policy.notes() == {}
     assert policy.observe_opinions(1, policy.first, policy.first) is None
     before = dict(vars(quiet))
-    complete("scheduler", quiet)
+    add_defaults("scheduler", quiet)
     assert dict(vars(quiet)) == before
 
 
@@ -80,5 +80,5 @@ def test_built_in_classes_have_all_that_is_called_themselves(group):
         if group == "policy" and not hasattr(target, "observe"):
             asked = PROTOCOLS[group][2:] if hasattr(target, "index") else PROTOCOLS[group][1:2]
         source = (ROOT / f"{target.__module__.replace('.', '/')}.py").read_text(encoding="utf-8")
-        for name in (name for protocol in asked for name in members(protocol)):
+        for name in (name for protocol in asked for name in member_names(protocol)):
             assert hasattr(target, name) or f"self.{name}" in source, (kind, name)
