@@ -34,18 +34,21 @@ from models.fl.training.optimizers import OPTIMIZERS
 from models.laws.work import WorkPlan
 
 
-def _call(table: str, spec: Table, key: str, choices: Mapping[str, Callable[..., Any]], given: Mapping[str, Any]) -> Any:
-    """Call a function with the other keys of `spec` and the keywords `given`; return its result.
+def _make_component(
+    table: str, spec: Table, key: str, choices: Mapping[str, Callable[..., Any]], supplied: Mapping[str, Any]
+) -> Any:
+    """Return the component that the table `spec` of a scenario describes.
 
-    `spec[key]` is the function, or its name among `choices`. `table`: name of the table `spec`, for messages.
+    `spec[key]` is a name among `choices`, or a user's own class or function. It is called with the other keys of `spec` and with
+    the keywords `supplied` by the program. `table`: name of the table, for messages.
     """
     options = dict(spec)
     name = options.pop(key, None)
     function = name if callable(name) else choices.get(str(name))
     if function is None:
         raise ParameterError(f"{table}.{key}", name, f"must be one of {', '.join(choices)}")
-    check_options(table, function, options, given=tuple(given))
-    return function(**options, **given)
+    check_options(table, function, options, supplied=tuple(supplied))
+    return function(**options, **supplied)
 
 
 def build_network(spec: Table, input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
@@ -70,9 +73,9 @@ def build_network(spec: Table, input_shape: tuple[int, ...], classes: int, *, se
         stated_classes = options.pop("classes", None)
         if stated_classes is not None and stated_classes != classes:
             raise ParameterError("network.classes", stated_classes, f"the data have {classes} classes; leave it out")
-        given = {"input_shape": input_shape, "classes": classes, "seed": seed}
+        supplied = {"input_shape": input_shape, "classes": classes, "seed": seed}
         try:
-            module = _call("network", {"kind": kind, **options}, "kind", NETWORKS, given)
+            module = _make_component("network", {"kind": kind, **options}, "kind", NETWORKS, supplied)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -104,17 +107,17 @@ class Surroundings:
 
 
 def _methods(options: LearnerOptions, protection: Protection, compressions: tuple[Compression, Compression]) -> Methods:
-    """Return the methods that the options name."""
+    """Return the methods that the options name; `compressions`: of updates and of models."""
     if options.trainer is not None and options.local_training is not None:
         raise ParameterError("trainer", options.trainer, "give either this or local_training")
     return Methods(
-        optimizer=_call("optimizer", options.optimizer, "kind", OPTIMIZERS, {}),
-        mechanism=_call("mechanism", protection.mechanism, "mode", MECHANISMS, {}),
+        optimizer=_make_component("optimizer", options.optimizer, "kind", OPTIMIZERS, {}),
+        mechanism=_make_component("mechanism", protection.mechanism, "mode", MECHANISMS, {}),
         unprotected=protection.unprotected,
-        aggregation=_call("aggregation", options.aggregation, "kind", ALL_AGGREGATIONS, {}),
-        staleness=_call("staleness", options.staleness, "kind", STALENESS, {}),
-        server_optimizer=_call("server_optimizer", options.server_optimizer, "kind", SERVER_OPTIMIZERS, {}),
-        trainer=None if options.trainer is None else _call("trainer", options.trainer, "kind", {}, {}),
+        aggregation=_make_component("aggregation", options.aggregation, "kind", ALL_AGGREGATIONS, {}),
+        staleness=_make_component("staleness", options.staleness, "kind", STALENESS, {}),
+        server_optimizer=_make_component("server_optimizer", options.server_optimizer, "kind", SERVER_OPTIMIZERS, {}),
+        trainer=None if options.trainer is None else _make_component("trainer", options.trainer, "kind", {}, {}),
         local_training=options.local_training if callable(options.local_training) else None,
         metrics={metric.__name__: metric for metric in options.metrics},
         compression=compressions[0],

@@ -149,7 +149,7 @@ def _check_aggregation(scenario: Scenario) -> None:
     try:
         check_exact(
             demands,
-            protects=None if privacy is None or privacy.mode == "none" else privacy.mechanism,
+            protection=None if privacy is None or privacy.mode == "none" else privacy.mechanism,
             up=None if payload.compression.kind == "none" else payload.compression.kind,
             down=None if payload.down_compression.kind == "none" else payload.down_compression.kind,
         )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.errors import ParameterError
-from models.fl.evaluation.quality import Randomness, local_sets, measure
+from models.fl.evaluation.quality import Randomness, draw_local_sets, measure
 from models.fl.learners.task import Task
 from models.fl.options.names import TrainingOptions
 from models.fl.training.local_trainer import LocalTrainer
@@ -128,7 +128,7 @@ def make_contributions(
         raise ParameterError("contribution_samples", samples, f"must be at most {MOST_SAMPLES:,} a client")
     labels, generator = dataset.validation_y.numpy(), streams.generator("contribution-samples")
     try:
-        sets = local_sets(labels, task.label_counts, "own", samples=samples, generator=generator)
+        sets = draw_local_sets(labels, task.label_counts, "own", samples=samples, generator=generator)
     except ValueError as error:
         raise ParameterError("contribution_samples", samples, f"among the validation samples, {error}") from error
     x = dataset.validation_x.to(trainer.device)
@@ -137,7 +137,7 @@ def make_contributions(
     def error_of(model: Tensor, client: int) -> float:
         """Return the share of the client's validation samples that the model classifies wrongly."""
         rows = torch.from_numpy(sets[client]).to(y.device)
-        is_right, *_ = measure(trainer, model, x[rows], y[rows], task.loss, batch_statistics)
+        is_right = measure(trainer, model, x[rows], y[rows], task.loss, batch_statistics).is_right
         return 1.0 - float(is_right.mean())
 
     return Contributions(clients=len(sets), parameters=trainer.parameters, error_of=error_of)

@@ -29,7 +29,7 @@ class Port(PortParameters, PlainUpdates):
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         """Return the weighted sum (d,) of `updates` (n, d), each times its staleness factor as well."""
         # The server's own versions, if clients received something else (compressed models).
-        origins = starts if arrivals.begun is None else arrivals.begun()
+        origins = starts if arrivals.origins is None else arrivals.origins()
         weights = self.weights(cosines(updates, model - origins), arrivals) * factors
         return torch.from_numpy(weights.astype(np.float32)).to(updates.device) @ updates
 

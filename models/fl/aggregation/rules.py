@@ -56,11 +56,11 @@ class Arrivals:
 
     version: int = 0
     """Version of the model to which the updates are added; the result is the next version."""
-    begun: Callable[[], Tensor] | None = None
+    origins: Callable[[], Tensor] | None = None
     """Function that returns the server's models (n, d) of the versions that updates started from; None: clients received them
     exactly.
     """
-    of_all: tuple[int, int] = (0, 0)
+    totals: tuple[int, int] = (0, 0)
     """Number of clients, and of the samples of all of them, including clients that delivered nothing."""
 
     def count_parameters(self, updates: Tensor) -> int:
@@ -188,13 +188,13 @@ class FixedShare(FixedShareParameters, PlainUpdates):
     Example:
         >>> import numpy as np
         >>> import torch
-        >>> arrivals = Arrivals(np.array([1, 3]), np.zeros(2, int), None, lambda: np.random.default_rng(1), of_all=(4, 8))
+        >>> arrivals = Arrivals(np.array([1, 3]), np.zeros(2, int), None, lambda: np.random.default_rng(1), totals=(4, 8))
         >>> FixedShare().step(torch.zeros(1), torch.zeros(2, 1), torch.tensor([[1.0], [5.0]]), arrivals, np.ones(2))
         tensor([2.])
     """
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
-        clients, samples = arrivals.of_all
+        clients, samples = arrivals.totals
         shares = arrivals.sizes / samples if self.by == "size" else np.full(len(arrivals.sizes), 1.0 / clients)
         weights = torch.from_numpy((self.alpha * shares * factors).astype(np.float32)).to(updates.device)
         return weights @ (updates if self.form == "update" else starts + updates - model)

@@ -348,7 +348,7 @@ def make_partition(labels: IntArray, spec: Mapping[str, Any], *, clients: int, g
     if not own and kind not in PARTITIONS:
         raise ParameterError("partition.kind", kind, f"must be one of {', '.join(PARTITIONS)}")
     function: Partition = kind if own else PARTITIONS[kind]
-    check_options("partition", function, options, given=("labels", "clients", "generator"))
+    check_options("partition", function, options, supplied=("labels", "clients", "generator"))
     if not own:
         return list(function(labels, clients=clients, generator=generator, **options))
     name = place_of(function)

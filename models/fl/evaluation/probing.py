@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Probing:
-    """Mean losses of clients that hold the samples of `partition`; clients that are asked together share one forward pass."""
+    """Measures the losses of models on the samples of clients, as `partition` divides them; clients share one forward pass."""
 
     def __init__(self, *, partition: list[IntArray], trainer: LocalTrainer, loss: Loss, streams: Randomness) -> None:
         self._partition, self._trainer, self._loss, self._streams = partition, trainer, loss, streams
@@ -26,7 +26,7 @@ class Probing:
     def losses(
         self, model: Tensor, clients: IntArray, round: int, samples: int | None, statistics: Mapping[int, Tensor] | None
     ) -> FloatArray:
-        """Return the mean losses (n,) of `model` on samples of each client; `moments` explains the arguments."""
+        """Return the mean losses (n,) of `model` (d,) on samples of each client; see `moments` for the arguments."""
         means: FloatArray = self.moments(model, clients, round, samples, statistics)[0]
         return means
 
@@ -36,13 +36,14 @@ class Probing:
         """Return the mean and the root mean square of the losses of `model` (d,) on samples of each client, (2, n).
 
         The model is in evaluation mode. `samples`: samples of each client, drawn at the address (`round`, client); None: all.
-        `statistics`: the clients' own statistics of batch normalisation, by client; None if all share those of the model. A
-        client without an entry normalises by its samples. A loss counts as at most `losses.LOSS_CEILING`.
+        `statistics`: the clients' own statistics of batch normalisation, by client; None if all share those of the model.
+        A client without an entry normalises each batch by itself. A loss counts as at most `losses.LOSS_CEILING`.
         """
         numbers = clients.tolist()
         rows = [self._rows(client, round, samples) for client in numbers]
         if statistics is None:
             return self._moments(model, rows, batch_statistics=False)
+        # Every client has a model of its own, with its statistics, and so a pass of its own.
         width = self._trainer.parameters
         columns = [
             self._moments(
@@ -55,19 +56,20 @@ class Probing:
         return np.concatenate([np.zeros((2, 0)), *columns], axis=1)
 
     def _rows(self, client: int, round: int, samples: int | None) -> IntArray:
-        """Return the numbers of `samples` of the client's samples, drawn without replacement; None: all."""
+        """Return the numbers of a client's training samples to score: `samples` drawn without replacement; None: all."""
         own = self._partition[client]
         if samples is None or samples >= len(own):
             return own
         return self._streams.generator("probe-samples", round, client).choice(own, samples, replace=False)
 
     def _moments(self, model: Tensor, rows: list[IntArray], *, batch_statistics: bool) -> FloatArray:
-        """Return mean and root mean square (2, n) of the losses of `model` (d,) on the samples `rows` of n clients, in one pass
-        over all samples.
+        """Return mean and root mean square (2, n) of the losses of `model` (d,) on the samples `rows` of n clients.
+
+        All samples are scored in one pass, and the losses are then added up by client.
         """
         if not rows:
             return np.zeros((2, 0))
-        counts = np.array([len(own) for own in rows])
+        counts = np.array([len(of_client) for of_client in rows])
         all_rows = torch.from_numpy(np.concatenate(rows)).to(self._trainer.device)
         owners = torch.from_numpy(np.repeat(np.arange(len(rows)), counts)).to(self._trainer.device)
         totals = torch.zeros((2, len(rows)), dtype=torch.float64, device=self._trainer.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ BoolArray = NDArray[np.bool_]
 LocalTest = Literal["iid", "own"]
 
 _BATCH = 1000
+"""Samples that are scored at once."""
 
 
 class Randomness(Protocol):
@@ -60,30 +61,41 @@ def score_batches(
     trainer: LocalTrainer,
     model: Tensor,
     samples: int,
-    take: Callable[[int, int], tuple[Tensor, Tensor]],
+    read: Callable[[int, int], tuple[Tensor, Tensor]],
     *,
     batch_statistics: bool,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the scores (b, classes) of `model` (d,) on a number of `samples`, and their labels (b,), in batches of 1000.
+    """Yield scores (b, classes) of `model` (d,) and labels (b,) of `samples` samples, in batches of b <= 1000.
 
-    `take(first, last)` returns inputs and labels of the samples first, .., last - 1. If the device cannot hold a batch, batches
-    are halved from there on, and the trainer gets a note.
+    `read(first, last)` returns inputs and labels of the samples first, .., last - 1. If the device cannot hold a batch, that
+    batch and all later ones are halved, and the trainer gets a note.
 
     Raises:
         MemoryError: the device cannot hold a single sample.
     """
     first, size = 0, _BATCH
     while first < samples:
-        x, labels = take(first, min(first + size, samples))
+        x, labels = read(first, min(first + size, samples))
         try:
             scores = trainer.scores(model, x, batch_statistics=batch_statistics)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            size = _halve(trainer, len(labels), error)
+            size = _halve_batch(trainer, len(labels), error)
             continue
         first += size
         yield scores, labels
+
+
+class SampleResults(NamedTuple):
+    """Result of a model on n samples with labels."""
+
+    is_right: BoolArray
+    """True (n,) for samples that are classified correctly."""
+    loss: float
+    """Mean loss."""
+    unscored: int
+    """Number of samples without finite scores; they are not right."""
 
 
 def measure(
@@ -94,11 +106,11 @@ def measure(
     loss: Loss,
     batch_statistics: bool,
     scores_out: list[Tensor] | None = None,
-) -> tuple[BoolArray, float, int]:
-    """Return a mask (n,) of the samples classified correctly, the mean loss, and the number of samples without finite scores.
+) -> SampleResults:
+    """Return the result of `model` (d,) on the samples x (n, ...) with labels y (n,).
 
-    Samples are x (n, ...) with labels y (n,), scored by `model` (d,). Scores that are not finite count as wrong. No sample's loss
-    counts as more than `losses.LOSS_CEILING`. `score_batches` sets the batches; `scores_out` receives the scores of each.
+    No sample's loss counts as more than `losses.LOSS_CEILING`. `batch_statistics`: True to normalise each batch by itself, not
+    by the model's running statistics. `scores_out`: list to which the scores (b, classes) of each batch are appended, or None.
     """
     right, finite, total_loss = [], [], torch.zeros((), dtype=torch.float64, device=x.device)
     batches = score_batches(
@@ -112,11 +124,11 @@ def measure(
         total_loss += sum_bounded(loss.value(scores, labels))
     # Both masks leave the device in a single transfer: each transfer waits for the device.
     is_right, is_finite = torch.stack([torch.cat(right), torch.cat(finite)]).cpu().numpy()
-    return is_right, float(total_loss) / len(y), len(y) - int(is_finite.sum())
+    return SampleResults(is_right, float(total_loss) / len(y), len(y) - int(is_finite.sum()))
 
 
-def _halve(trainer: LocalTrainer, samples: int, error: Exception) -> int:
-    """Return half of a number of samples that the device could not hold, and note it with the trainer.
+def _halve_batch(trainer: LocalTrainer, samples: int, error: Exception) -> int:
+    """Return half of `samples`, the size of a batch that the device could not hold, and note it with the trainer.
 
     Raises:
         MemoryError: it was a single sample.
@@ -131,14 +143,14 @@ def _halve(trainer: LocalTrainer, samples: int, error: Exception) -> int:
     return samples // 2
 
 
-def local_sets(
+def draw_local_sets(
     labels: IntArray, label_counts: IntArray, local: LocalTest, *, samples: int, generator: np.random.Generator
 ) -> IntArray:
-    """Return the local test sets of all clients: (K, samples) numbers in 0..len(labels)-1 of the samples with these labels.
+    """Draw the local test sets of all clients from samples with `labels` (n,); return their numbers in 0..n-1, (K, samples).
 
-    "iid": all samples in random order, cut into shares; once they are used up, again in another order. "own": drawn so that each
-    client's labels come in the proportions of its training data, `label_counts` (K, classes), as nearly as whole samples allow;
-    a label of which there is no sample is left out.
+    "iid": all samples in random order, cut into shares; once they are used up, again in another order. "own": each client gets
+    labels in the proportions of its training data, `label_counts` (K, classes), as nearly as whole samples allow; a label of
+    which there is no sample is left out.
 
     Raises:
         ValueError: an unknown kind; "own" where there is no sample of any label that a client holds.
@@ -151,7 +163,7 @@ def local_sets(
         raise ParameterError("local", local, "must be 'iid' or 'own'")
     pools = [np.flatnonzero(labels == label) for label in range(label_counts.shape[1])]
     present = np.array([len(pool) > 0 for pool in pools])
-    out = np.empty((clients, samples), np.int64)
+    sets = np.empty((clients, samples), np.int64)
     for client, counts in enumerate(label_counts * present):
         if not counts.any():
             raise ValueError(f"there is none of any label that client {client} holds; keep more samples, or share them out alike")
@@ -161,12 +173,15 @@ def local_sets(
             generator.choice(pools[label], needed[label], replace=bool(needed[label] > len(pools[label])))
             for label in np.flatnonzero(needed).tolist()
         ]
-        out[client] = np.concatenate(drawn)
-    return out
+        sets[client] = np.concatenate(drawn)
+    return sets
 
 
 def _whole_shares(share: FloatArray, total: int) -> IntArray:
-    """Return whole numbers that sum to `total`, near share * total, by largest remainders. `share` must sum to 1."""
+    """Return whole numbers (n,) near `share` * `total` that sum to `total`; `share` (n,) sums to 1.
+
+    Method of largest remainders: all are rounded down, and what is missing goes to those that lost most.
+    """
     exact = share * total
     counts = np.floor(exact).astype(np.int64)
     counts[np.argsort(counts - exact, kind="stable")[: total - int(counts.sum())]] += 1
@@ -176,7 +191,7 @@ def _whole_shares(share: FloatArray, total: int) -> IntArray:
 class Evaluator:
     """Decides when the model is evaluated, and evaluates it on the whole test set and on every client's local test set.
 
-    The label counts of a client's training samples determine its local test set.
+    A local test set may have the proportions of labels of the client's training samples (`draw_local_sets`).
     """
 
     def __init__(
@@ -199,16 +214,18 @@ class Evaluator:
         self._every_rounds, self._every_s = options.evaluate_every_rounds or 1, options.evaluate_every_s
         self._local_samples = options.local_test_samples or max(1, len(self._y) // len(label_counts))
         self._sets: dict[LocalTest, IntArray] = {}
-        self._known: tuple[int, BoolArray, Quality] | None = None
+        self._last_measurement: tuple[int, BoolArray, Quality] | None = None
+        """Version last measured, True (n,) for test samples it classifies correctly, and its quality."""
         self.due_s = 0.0
         """Time from which on the next evaluation is due, if evaluations go by simulated time."""
 
-    def due(self, round: int, time_s: float, last: bool) -> bool:
-        """Return True to evaluate now: always in the first and the last round. A due evaluation counts as done."""
+    def take_due(self, round: int, time_s: float, last: bool) -> bool:
+        """Return True if an evaluation is due now, which then counts as done; in the first and the last round one always is."""
         if self._every_s is None:
             return last or round == 1 or round % self._every_rounds == 0
         if not (last or round == 1 or time_s >= self.due_s):
             return False
+        # The next one is due at the next multiple of the period. At an infinite time, where none follows, it stays due.
         periods = time_s / self._every_s
         self.due_s = self._every_s * (math.floor(periods) + 1) if math.isfinite(periods) else time_s
         return True
@@ -219,7 +236,7 @@ class Evaluator:
 
     def forget(self) -> None:
         """Forget the last measurement, so that the same version number is measured again."""
-        self._known = None
+        self._last_measurement = None
 
     def quality(self, version: int, model: Tensor, *, batch_statistics: bool) -> Quality:
         """Return the quality of `model` (d,) on the test set, measured once for each `version`.
@@ -227,15 +244,16 @@ class Evaluator:
         The same version must mean the same model.
         """
         _, quality = self._measure(version, model, batch_statistics)
-        if self._metrics and not quality.metrics and self._known is not None:
+        # The user's metrics may be slow, so that they are computed only for models that are reported.
+        if self._metrics and not quality.metrics and self._last_measurement is not None:
             quality = replace(quality, metrics=self._own_metrics())
-            self._known = (version, self._known[1], quality)
+            self._last_measurement = (version, self._last_measurement[1], quality)
         return quality
 
     def accuracy(self, model: Tensor, *, batch_statistics: bool) -> float:
         """Return the accuracy of `model` (d,) on the test set, in [0, 1]."""
-        right, *_ = measure(self._trainer, model, self._x, self._y, self._loss, batch_statistics)
-        return float(right.mean())
+        result = measure(self._trainer, model, self._x, self._y, self._loss, batch_statistics)
+        return float(result.is_right.mean())
 
     def _own_metrics(self) -> dict[str, float]:
         """Return the values of the user's metrics on the scores of the last measurement, by name."""
@@ -250,39 +268,41 @@ class Evaluator:
         return values
 
     def local_tests(self, local: LocalTest) -> IntArray:
-        """Return every client's local test set (K, n) (see `local_sets`), drawn once."""
+        """Return every client's local test set (K, n) (see `draw_local_sets`), drawn once."""
         sets = self._sets.get(local)
         if sets is None:
             generator = self._streams.generator(f"local-tests-{local}")
             counts, samples = self._label_counts, self._local_samples
-            sets = self._sets[local] = local_sets(self._labels, counts, local, samples=samples, generator=generator)
+            sets = self._sets[local] = draw_local_sets(self._labels, counts, local, samples=samples, generator=generator)
         return sets
 
     def opinions(self, version: int, model: Tensor, local: LocalTest, statistics: Mapping[int, Tensor] | None) -> FloatArray:
-        """Return the accuracy (K,) on every client's local test set.
+        """Return the accuracy (K,) of `model` on every client's local test set, in [0, 1].
 
-        One pass over the test set serves all clients, unless `statistics` holds batch-normalisation statistics of each client.
+        One pass over the test set serves all clients. If they have batch-normalisation `statistics` of their own, each client
+        has a model of its own, and so a pass of its own.
         """
         sets = self.local_tests(local)
         if statistics is None:
             right: FloatArray = self._measure(version, model, False)[0][sets].mean(1)
             return right
-        return np.array([self._own_opinion(model, statistics.get(client), rows) for client, rows in enumerate(sets)])
+        return np.array(
+            [self._opinion_with_own_statistics(model, statistics.get(client), rows) for client, rows in enumerate(sets)]
+        )
 
-    def _own_opinion(self, model: Tensor, statistics: Tensor | None, rows: IntArray) -> float:
+    def _opinion_with_own_statistics(self, model: Tensor, statistics: Tensor | None, rows: IntArray) -> float:
         """Return the accuracy of `model` on the test samples `rows`, with a client's own `statistics`; None: those of batches."""
         if statistics is not None:
             model = torch.cat([model[: self._trainer.parameters], statistics])
         chosen = torch.from_numpy(rows).to(self._y.device)
-        right, *_ = measure(self._trainer, model, self._x[chosen], self._y[chosen], self._loss, statistics is None)
-        return float(right.mean())
+        result = measure(self._trainer, model, self._x[chosen], self._y[chosen], self._loss, statistics is None)
+        return float(result.is_right.mean())
 
     def _measure(self, version: int, model: Tensor, batch_statistics: bool) -> tuple[BoolArray, Quality]:
         """Return True (n,) for test samples that `model` classifies correctly, and its quality; measured once for a version."""
-        if self._known is None or self._known[0] != version:
+        if self._last_measurement is None or self._last_measurement[0] != version:
             self._scores = [] if self._metrics else None
-            right, loss, unscored = measure(
-                self._trainer, model, self._x, self._y, self._loss, batch_statistics, self._scores
-            )
-            self._known = (version, right, Quality(float(right.mean()), loss, unscored))
-        return self._known[1:]
+            result = measure(self._trainer, model, self._x, self._y, self._loss, batch_statistics, self._scores)
+            quality = Quality(float(result.is_right.mean()), result.loss, result.unscored)
+            self._last_measurement = (version, result.is_right, quality)
+        return self._last_measurement[1:]

@@ -16,8 +16,8 @@ from models.fl.aggregation.rules import Arrivals, checked_factors, checked_step
 from models.fl.evaluation.quality import Randomness
 from models.fl.learners.methods import Methods
 from models.fl.learners.versions import Versions
-from models.fl.options.checks import check_fresh
-from models.fl.store.memory import naming_device
+from models.fl.options.checks import check_fresh_updates
+from models.fl.store.memory import explain_out_of_memory
 from models.fl.store.models import ModelStore
 from models.fl.training.local_trainer import LocalTrainer
 from models.fl.training.local_work import ComputedUpdates, LocalWork, Update
@@ -35,8 +35,9 @@ _PARAMETER_LIMIT = 1e30
 class Aggregator:
     """Computes updates by `work` from models of `store`, and the step that the aggregation of `methods` makes of them.
 
-    An update that is not finite is refused: it counts in `refused_updates` and in no step. `contributions` None: not measured.
-    `received_losses`: the mean loss (n,) of the present model, as clients receive it, on all samples of clients (n,).
+    An update that is not finite is refused: it counts in `refused_updates` and enters no step. `contributions`: their meter, or
+    None. `received_losses`: function from clients (n,) to the mean losses (n,) of the present model, as they receive it, on all
+    their samples.
     """
 
     def __init__(
@@ -64,7 +65,10 @@ class Aggregator:
         """Columns of frozen parameters, which no update may change, even if the server optimizer turns zeros into a step."""
 
     def collect(self, updates: list[Update], want_losses: bool, *, compress: bool = True) -> tuple[ComputedUpdates, BoolArray]:
-        """Compute `updates`; return the content that their clients send, and True (n,) for finite ones. Others become zeros."""
+        """Compute `updates`; return the content that their clients send, and True (n,) for finite ones. Others become zeros.
+
+        `want_losses`: True to measure the losses of training. `compress`: False for content that is not sent.
+        """
         computed = self._work.content(updates, self._store, want_losses=want_losses, compress=compress)
         self._work.keep(computed)
         self.trained_updates += len(updates)
@@ -74,7 +78,7 @@ class Aggregator:
             self.refused_updates += int((~accepted).sum())
         return computed, accepted
 
-    def ends(self, updates: list[Update]) -> Tensor:
+    def trained_models(self, updates: list[Update]) -> Tensor:
         """Return the models (n, d) of the clients of `updates` after local training, without compression.
 
         A client whose update is not finite keeps the model that it started from.
@@ -89,12 +93,12 @@ class Aggregator:
         return computed.content.add_(computed.starts).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
 
     def compute_step(
-        self, updates: list[Update], versions: Versions, of_all: tuple[int, int], want_losses: bool
+        self, updates: list[Update], versions: Versions, totals: tuple[int, int], want_losses: bool
     ) -> tuple[ComputedUpdates, Tensor | None]:
-        """Train `updates`; return (what they computed, the step (d,) that their aggregation makes of the newest of `versions`;
-        None if no update is finite).
+        """Train `updates`; return what they computed, and the aggregated step (d,) from the newest of `versions`.
 
-        `versions`: models of any node, in the store. `of_all`: (clients of that node, their samples).
+        The step is None if no update is finite. `versions`: models of any node, in the store. `totals`: number of clients of
+        that node, and of their samples.
 
         Raises:
             MemoryError: the device cannot hold the updates.
@@ -102,18 +106,25 @@ class Aggregator:
         aggregation = self._methods.aggregation
         demands = aggregation.demands
         clients = np.array([update.client for update in updates])
-        exact = self._received_losses(clients) if demands.loss == "received" else None
+        # Before training: probing scores the model that clients receive, not the one that they make of it.
+        received = self._received_losses(clients) if demands.loss == "received" else None
         computed, accepted = self.collect(updates, want_losses or demands.loss == "running")
         if not accepted.any():
             return computed, None
-        losses = exact if computed.first is None or exact is not None else computed.first.mean
+        losses = received if computed.first is None or received is not None else computed.first.mean
         starts, content = computed.starts, computed.content
+        # A slice where possible: rows by index are copied.
         kept: slice | Tensor = slice(None) if accepted.all() else torch.from_numpy(accepted).to(content.device)
         version = versions.newest
         staleness = version - np.array([update.version for update in updates])[accepted]
         zeta = self.contribution()[clients[accepted]] if aggregation.needs_contribution else None
-        check_fresh(demands, updates, staleness)
-        entering = [updates[row] for row in np.flatnonzero(accepted)]
+        check_fresh_updates(demands, updates, staleness)
+        accepted_updates = [updates[row] for row in np.flatnonzero(accepted)]
+
+        def stored_starts() -> Tensor:
+            """Return the models (n, d) from which the accepted updates started, as the server stores them."""
+            return torch.stack([self._store[update.start] for update in accepted_updates])
+
         arrivals = Arrivals(
             self._data_sizes[clients[accepted]],
             staleness,
@@ -121,9 +132,9 @@ class Aggregator:
             partial(self._streams.generator, "aggregation", version),
             parameters=self._trainer.parameters,
             version=version,
-            begun=None if self._work.down.exact else lambda: torch.stack([self._store[update.start] for update in entering]),
-            of_all=of_all,
-            local=self._work.local_steps(entering) if demands.steps != "any" else None,
+            origins=None if self._work.down.exact else stored_starts,
+            totals=totals,
+            local=self._work.local_steps(accepted_updates) if demands.steps != "any" else None,
             losses=None if losses is None else losses[accepted],
         )
         model = versions.model
@@ -137,20 +148,23 @@ class Aggregator:
         return computed, step
 
     def optimize(self, model: Tensor, step: Tensor) -> Tensor:
-        """Return the model (d,) that the server optimizer makes of `model` and an aggregated `step` (d,). Frozen columns stay."""
+        """Return the model (d,) that the server optimizer makes of `model` and an aggregated `step` (d,). Frozen columns stay.
+
+        `step` is overwritten. Running statistics, the columns after the parameters, are added without the optimizer.
+        """
         width = self._trainer.parameters
         step.clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
         step[:width] = checked_step("server_optimizer", self._methods.server_optimizer.step(step[:width]), step[:width])
         return self.add_step(model, step)
 
     def add_step(self, model: Tensor, step: Tensor) -> Tensor:
-        """Return `model` + `step` (d,), for a node without a server optimizer. Frozen columns stay."""
+        """Return `model` + `step` (d,), for a node without a server optimizer. Frozen columns stay; `step` is overwritten."""
         if self._frozen is not None:
             step[self._frozen] = 0.0
         return (model + step).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
 
     def record(self, clients: IntArray, content: Tensor, models: Tensor) -> None:
-        """Note the updates `content` (n, d) of `clients` (n,), and the `models` (n, d) that they make, for contributions."""
+        """Tell the meter of contributions the updates `content` (n, d) of `clients` (n,), and their `models` (n, d)."""
         if self._contributions is not None:
             self._contributions.record(clients, content, models)
 
@@ -158,7 +172,7 @@ class Aggregator:
         """Return the marginal contributions (K,), each >= 0; ones if they are not measured."""
         if self._contributions is None:
             return np.ones(len(self._data_sizes))
-        with naming_device(self._trainer.device, "measuring contributions"):
+        with explain_out_of_memory(self._trainer.device, "measuring contributions"):
             return self._contributions.contribution()
 
     def state_dict(self) -> State:

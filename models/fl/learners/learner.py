@@ -25,7 +25,7 @@ from models.fl.learners.versions import Versions
 from models.fl.options.checks import check_aggregation, check_training
 from models.fl.options.names import TrainingOptions
 from models.fl.protocols import Staleness
-from models.fl.store.memory import naming_device
+from models.fl.store.memory import explain_out_of_memory
 from models.fl.store.models import ModelStore
 from models.fl.training.executors import Workers
 from models.fl.training.local_work import ComputedUpdates, LocalWork, Update, work_of
@@ -75,7 +75,7 @@ class Delivered(Protocol):
 
 
 class FederatedLearner:
-    """Trains the clients whose updates were delivered, all in one call, and folds what they sent into the model.
+    """Trains the clients whose updates were delivered, all in one call, and aggregates what they sent into the model.
 
     An update is theta_k - theta after local training. `methods.mechanism` protects it; `methods.aggregation` makes one step of
     all delivered updates (by default their mean weighted by |D_k|, PAUSE eq. 2); `methods.staleness` reduces the weights of
@@ -141,7 +141,7 @@ class FederatedLearner:
             contributions=make_contributions(trainer=trainer, task=task, streams=streams, options=options),
             received_losses=self._received_losses,
         )
-        """Object that makes steps of updates, for the model of the server and of other nodes."""
+        """Aggregator that makes a step of updates, for the model of the server and of other nodes."""
         self._cache = ModelCache(sizes=self.data_sizes, first=self.versions.id(0), store=self.store) if cached else None
         self.release = self._work.release
         """Part of an update that is sent, and how much of it is protected."""
@@ -187,7 +187,7 @@ class FederatedLearner:
         return self._methods.staleness
 
     def content_of(self, computed: ComputedUpdates, want_updates: bool, want_losses: bool) -> Content | None:
-        """Return the requested content of computed updates, or None."""
+        """Return the requested content of all `computed` updates; None if nothing is requested."""
         if not (want_updates or want_losses):
             return None
         return self._content(computed, len(computed.content), want_updates, want_losses)
@@ -216,7 +216,7 @@ class FederatedLearner:
         return self._trainer.parameters
 
     def replace_model(self, model: torch.Tensor) -> None:
-        """Make `model` (d,) the newest version, as it is."""
+        """Make `model` (d,) the newest version, without the server optimizer."""
         self.versions.push(model)
 
     def train(self, updates: list[Update]) -> torch.Tensor:
@@ -227,12 +227,12 @@ class FederatedLearner:
         Raises:
             MemoryError: the device cannot hold the updates.
         """
-        with naming_device(self._device, f"computing {len(updates)} updates"):
-            return self.aggregator.ends(updates)
+        with explain_out_of_memory(self._device, f"computing {len(updates)} updates"):
+            return self.aggregator.trained_models(updates)
 
     @property
     def sends_exactly(self) -> bool:
-        """True if `compressed` changes nothing."""
+        """True if `compress` changes nothing."""
         return self._work.up.exact
 
     def compress(self, models: torch.Tensor, addresses: Sequence[tuple[int, int]]) -> torch.Tensor:
@@ -250,20 +250,21 @@ class FederatedLearner:
         Raises:
             MemoryError: the device cannot hold the updates.
         """
-        updates = self._begun_updates(round, clients, version, steps)
-        with naming_device(self._device, f"computing {len(updates)} updates"):
+        updates = self._new_updates(round, clients, version, steps)
+        with explain_out_of_memory(self._device, f"computing {len(updates)} updates"):
             return self._work.begin(updates, self.store)
 
-    def _begun_updates(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> list[Update]:
-        """Return the updates that `clients` (n,) begin in `round` from the model `version`; their privacy budgets are not known
-        yet.
+    def _new_updates(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> list[Update]:
+        """Return the updates that `clients` (n,) begin in `round` from the model `version`.
+
+        Their privacy budgets are not known yet, and inf, no noise, stands for them: it does not matter for training.
         """
         requested = [0] * len(clients) if steps is None else steps.tolist()
         start = self.versions.start(version)
         return [Update(client, round, start, math.inf, count) for client, count in zip(clients.tolist(), requested, strict=True)]
 
     def on_delivery(self, client: int, round: int) -> None:
-        """Keep the result trained ahead for the update that `client` began in `round`: it was delivered."""
+        """Keep the result of the update that `client` began in `round`, trained ahead of its delivery, which has now come."""
         self._work.on_delivery(client, round)
 
     @property
@@ -277,7 +278,7 @@ class FederatedLearner:
         `steps` (n,): steps requested of each; None: as planned. A promise changes no result: if the update later needs other
         training, it is trained again.
         """
-        self._work.promise(self._begun_updates(round, clients, version, steps), self.store)
+        self._work.promise(self._new_updates(round, clients, version, steps), self.store)
 
     def end_promise(self, client: int, round: int, *, needed: bool) -> None:
         """Note the end of an update's attempt. `needed`: True if it was delivered; otherwise its promise is dropped."""
@@ -293,14 +294,14 @@ class FederatedLearner:
 
     @property
     def worker_facts(self) -> dict[str, Any] | None:
-        """Return facts of the workers for the summary, or None without workers."""
+        """Facts of the workers for the summary; None without workers."""
         return self._work.executor.facts()
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
-        """Train the delivered updates and aggregate them into the model. `version` counts up if an update was accepted.
+        """Train the delivered updates and aggregate them into the model; return their requested content, or None.
 
-        Returns the requested content of the updates, or None. Content of updates that stay in the buffer is computed now, and
-        again later.
+        `version` counts up if an update was accepted. With a buffer, updates wait until there are enough of them, and are then
+        aggregated together. If their content is requested while they wait, they are trained now, and again later.
 
         Raises:
             ValueError: an update starts from a version that is no longer kept.
@@ -317,22 +318,22 @@ class FederatedLearner:
         if not new and self._cache is None:
             return self._content(None, 0, want_updates, want_losses) if wants_content else None
         computed: ComputedUpdates | None = None
-        with naming_device(self._device, f"computing {len(new)} updates"):
+        with explain_out_of_memory(self._device, f"computing {len(new)} updates"):
             if self._cache is not None:
-                computed = self._fold_cached(deliveries, new, want_losses)
+                computed = self._aggregate_by_cache(deliveries, new, want_losses)
             elif len(self._waiting) + len(new) < self._buffer:
                 self._waiting += new
                 self.versions.retain([update.start.number for update in self._waiting], holder="buffer")
                 computed = self._work.content(new, self.store, want_losses=want_losses) if wants_content else None
             else:
                 buffered, self._waiting = self._waiting, []
-                computed = self._fold(buffered + new, want_losses)
+                computed = self._aggregate_updates(buffered + new, want_losses)
                 if buffered:
                     self.versions.retain([], holder="buffer")
         return self._content(computed, len(new), want_updates, want_losses) if wants_content else None
 
     def _content(self, computed: ComputedUpdates | None, new: int, want_updates: bool, want_losses: bool) -> Content:
-        """Return the requested content of the last `new` computed updates."""
+        """Return the requested content of the last `new` of the `computed` updates; the ones before waited in the buffer."""
         width = self._trainer.parameters
         if computed is None:
             no_losses = np.zeros(0) if want_losses else None
@@ -344,12 +345,12 @@ class FederatedLearner:
             None if first_pass is None else first_pass.rms[new_rows],
         )
 
-    def _fold(self, updates: list[Update], want_losses: bool) -> ComputedUpdates:
-        """Train `updates` and aggregate them into the model; return their content."""
-        of_all = (len(self.data_sizes), int(self.data_sizes.sum()))
-        computed, step = self.aggregator.compute_step(updates, self.versions, of_all, want_losses)
+    def _aggregate_updates(self, updates: list[Update], want_losses: bool) -> ComputedUpdates:
+        """Train `updates` and aggregate them into the model; return what they computed."""
+        totals = (len(self.data_sizes), int(self.data_sizes.sum()))
+        computed, step = self.aggregator.compute_step(updates, self.versions, totals, want_losses)
         if step is not None:
-            self.take(step)
+            self.apply_step(step)
         return computed
 
     def _received_losses(self, clients: IntArray) -> FloatArray:
@@ -357,14 +358,18 @@ class FederatedLearner:
         received = self._work.receive(self.versions.id(self.version), self.store)
         return self.tests.losses_of(clients, 0, None, received)
 
-    def _fold_cached(self, deliveries: Delivered, updates: list[Update], want_losses: bool) -> ComputedUpdates | None:
-        """Aggregate by the cache, which also works without updates. Updates held back enter the cache last."""
+    def _aggregate_by_cache(self, deliveries: Delivered, updates: list[Update], want_losses: bool) -> ComputedUpdates | None:
+        """Train `updates` and make the mean of the cache the model, also without updates; return what they computed, or None.
+
+        The order is that of SAFA (`cache`): renewed entries, then updates in time enter the cache, its mean becomes the model,
+        and updates held back enter last.
+        """
         assert self._cache is not None
         model = self.versions.model
         if deliveries.renewed is not None:
             self._cache.renew(deliveries.renewed, self.versions.id(self.version))
         if not updates:
-            self.take(self._cache.mean() - model)
+            self.apply_step(self._cache.mean() - model)
             return None
         computed, accepted = self.aggregator.collect(updates, want_losses)
         held = np.zeros(len(updates), np.bool_) if deliveries.held is None else deliveries.held
@@ -380,25 +385,25 @@ class FederatedLearner:
             self._cache.put(deliveries.clients[rows], deliveries.rounds[rows], entering)
 
         put_into_cache(accepted & ~held)
-        self.take(self._cache.mean() - model)
+        self.apply_step(self._cache.mean() - model)
         put_into_cache(accepted & held)
         return computed
 
-    def take(self, step: torch.Tensor) -> None:
-        """Apply `step` (d,) to the present model by the server optimizer, without the frozen columns, as the next version."""
+    def apply_step(self, step: torch.Tensor) -> None:
+        """Apply an aggregated `step` (d,) to the present model by the server optimizer; the result is the next version."""
         model = self.versions.model
-        self.versions.push(self.tests.better(self.aggregator.optimize(model, step), model))
+        self.versions.push(self.tests.better_model(self.aggregator.optimize(model, step), model))
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Return the quality of the present model, or None if no evaluation is due: see `ModelTests`."""
-        return self.tests.quality(round) if self.tests.due(round, time_s, last) else None
+        return self.tests.quality(round) if self.tests.take_due(round, time_s, last) else None
 
     def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
         """Return the mean loss (n,) of the present model on all samples of each client, or on `samples` of them."""
         return self.tests.losses_of(clients, round, samples)
 
     def accuracies_of(self, clients: IntArray) -> FloatArray:
-        """Return the accuracy (n,) of the present model on these clients' local test sets, in the proportions of their labels."""
+        """Return the accuracy (n,) of the present model on the local test sets of `clients` (n,), which have their labels."""
         return self.tests.opinions("own")[clients]
 
     def contribution(self) -> FloatArray:
@@ -414,7 +419,8 @@ class FederatedLearner:
         return state if self._cache is None else state | {"cache": self._cache.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Restore a saved state. Versions first: waiting updates start from them."""
+        """Restore a saved state."""
+        # Versions first: waiting updates start from them.
         self.versions.load_state_dict(state)
         self._waiting = [
             Update(int(client), int(round), self.versions.id(int(version)), float(epsilon), int(steps))

@@ -49,13 +49,16 @@ class NodeLearner:
         self.edges: dict[int, NodeLearner] = {}
         """Edges that are members, by number."""
         self._arrived: dict[int, float] = {}
-        """Samples behind the last arrival of each member in the present term, by member."""
+        """Number of samples behind the last delivery of each member in the present term, by member."""
         self._answers: dict[int, tuple[ModelId, float]] = {}
-        """Model and weight that the edge sends up, by round of the node above, until they arrive or are lost."""
+        """Models on their way to the node above, with their weights, by round of that node."""
         self._sent: Tensor | None = None
-        """Model (d,) that the edge sent last, if it goes on from it."""
+        """Model (d,) that the edge sent up last, if it goes on working from it; otherwise None."""
         self._adopted: dict[tuple[int, int, int], ModelId] = {}
-        """Starts of updates that other edges began, by client, round of that edge, and version as which the start counts here."""
+        """Models from which clients that moved here from other edges started.
+
+        The key is (client, round of the other edge in which the update began, version as which the model counts here).
+        """
         self.records_losses = learner.records_losses and len(clients) > 0
         self.round_columns: Sequence[str] = learner.round_columns if above is None else ()
 
@@ -72,8 +75,9 @@ class NodeLearner:
     # Terms
 
     def begin_term(self, version: int, *, ahead: bool) -> None:
-        """Replace the edge's model by the model `version` from above. `ahead`: keep what the edge has learnt since it sent its
-        model.
+        """Begin a term of the edge with the model `version` from above; `ahead`: add what it learnt since it sent its model.
+
+        A term is the work of an edge from one model of the node above to the next.
         """
         assert self._above is not None
         model = self._above._versions[version].clone()
@@ -85,8 +89,9 @@ class NodeLearner:
         self._sent = None
 
     def end_term(self, round: int, *, goes_on: bool) -> None:
-        """Keep the present model, with its weight, as the edge's update of `round`. `goes_on`: later changes count for the next
-        term.
+        """End a term: keep the present model with its weight as what the edge sends in `round` of the node above.
+
+        `goes_on`: True if the edge goes on working while its model travels; later changes then count for the next term.
         """
         store, model = self._learner.store, self._versions.model
         weights = {"arrived": sum(self._arrived.values()), "registered": float(self.registered), "equal": 1.0}
@@ -96,12 +101,15 @@ class NodeLearner:
             self._arrived.clear()
 
     def drop_term(self, round: int) -> None:
-        """Drop the model kept for `round`."""
+        """Release the model sent up in `round`: it has arrived, or is lost."""
         if round in self._answers:
             self._learner.store.release(self._answers.pop(round)[0])
 
     def adopt(self, client: int, round: int, version: int, source: NodeLearner, start: int) -> None:
-        """Hold the model of edge `source` from which an update started that goes on here; here it counts as `version`."""
+        """Keep the model from which an update of `client` started, which began at edge `source` and is now for this node.
+
+        `round`, `start`: round and version at `source`; `version`: version as which the model counts here.
+        """
         id = source._adopted.get((client, round, start)) or source._versions.start(start)
         self._adopted[client, round, version] = self._learner.store.hold(id)
 
@@ -110,7 +118,7 @@ class NodeLearner:
         self._learner.store.release(self._adopted.pop((client, round, version)))
 
     def _update(self, client: int, round: int, version: int, epsilon: float, steps: int) -> Update:
-        """Return the update of a client, which starts from the adopted version if it began under another edge."""
+        """Return the update of a client; if it began at another edge, it starts from the model that `adopt` kept."""
         adopted = self._adopted.get((client, round, version))
         if adopted is None:
             return Update(client, round, self._versions.start(version), epsilon, steps)
@@ -119,13 +127,17 @@ class NodeLearner:
     # Learner of a round loop
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
-        """Fold arrived models into the node's model; returns the requested content of clients' updates. Raises MemoryError."""
+        """Aggregate what the members delivered into the node's model; return the requested content of clients' updates, or None.
+
+        Raises:
+            MemoryError: the device cannot hold the updates.
+        """
         if not self.edges:
-            return self._fold_clients(deliveries, want_updates, want_losses)
-        self._fold_edges(deliveries)
+            return self._aggregate_clients(deliveries, want_updates, want_losses)
+        self._aggregate_edges(deliveries)
         return None
 
-    def _fold_clients(self, deliveries: Delivered, want_updates: bool, want_losses: bool) -> Content | None:
+    def _aggregate_clients(self, deliveries: Delivered, want_updates: bool, want_losses: bool) -> Content | None:
         """Aggregate the updates of clients into the node's model; return their content as `aggregate` does."""
         learner = self._learner
         steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
@@ -135,34 +147,35 @@ class NodeLearner:
         clients_and_samples = len(self._clients), self.registered
         computed, step = learner.aggregator.compute_step(updates, self._versions, clients_and_samples, want_losses)
         if step is not None:
-            self._take(step)
-        for client, round, version, _, _ in rows:
+            self._apply_step(step)
+        for client, round, version, *_ in rows:
             self._arrived[client] = float(learner.data_sizes[client])
             if (client, round, version) in self._adopted:
                 self.drop(client, round, version)
         return learner.content_of(computed, want_updates, want_losses)
 
-    def _fold_edges(self, deliveries: Delivered) -> None:
-        """Add the weighted changes of the arrived edges' models to the node's model, then drop these models."""
+    def _aggregate_edges(self, deliveries: Delivered) -> None:
+        """Add the weighted changes of the edges' models to the node's model, and release these models."""
         store, edges = self._learner.store, [self.edges[number] for number in deliveries.clients.tolist()]
         answers = [edge._answers[round] for edge, round in zip(edges, deliveries.rounds.tolist(), strict=True)]
         weights = np.array([weight for _, weight in answers])
+        # An edge whose clients delivered nothing has weight 0 and changes nothing.
         staleness = self.version - deliveries.versions
         factors = np.asarray(self._learner.staleness.factor(staleness), np.float64)
         starts = torch.stack([self._versions[version] for version in deliveries.versions.tolist()])
         models = torch.stack([store[id] for id, _ in answers])
         if weights.any():
-            self._take(sum_weighted(weights / weights.sum() * factors, models - starts))
+            self._apply_step(sum_weighted(weights / weights.sum() * factors, models - starts))
         for edge, number, round, (_, weight) in zip(
             edges, deliveries.clients.tolist(), deliveries.rounds.tolist(), answers, strict=True
         ):
             self._arrived[number] = weight
             edge.drop_term(round)
 
-    def _take(self, step: Tensor) -> None:
-        """Apply `step` (d,), at the root by its server optimizer, as the next version."""
+    def _apply_step(self, step: Tensor) -> None:
+        """Apply `step` (d,) to the present model, at the root by the server optimizer; the result is the next version."""
         if self._above is None:
-            self._learner.take(step)
+            self._learner.apply_step(step)
         else:
             self._versions.push(self._learner.aggregator.add_step(self._versions.model, step))
 
@@ -221,9 +234,9 @@ def node_learners(
 ) -> dict[int, NodeLearner]:
     """Return the learners of a tree by node, -1 being the root.
 
-    `above` (E,): number of the edge above each edge, lower than its own; -1: the root. `coordinator` (K,): the edge of each
-    client. `weights` (E,): by what the model of each edge is weighed at the node above. `goes_on` (E,): True for edges that go on
-    working while their model travels.
+    `above` (E,): number of the edge above each edge, lower than its own; -1: the root. `coordinator` (K,): number of the edge of
+    each client. `weights` (E,): kind of weight of the model of each edge at the node above. `goes_on` (E,): True for edges that
+    go on working while their model travels.
     """
     members = np.array(coordinator)
     root = NodeLearner(

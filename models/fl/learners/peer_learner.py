@@ -21,13 +21,12 @@ from models.fl.training.local_work import Update
 from netsim.core.state import State
 
 _SPARSE = 8
-"""Mixtures are sums of single rows if less than 1 in so many entries of the matrix of weights is used; else a product with the
-matrix is quicker."""
+"""Mixtures are computed as a product with the matrix of weights if at least one in this many of its entries is used. Otherwise
+sums of single rows are quicker."""
 _CHUNK_NUMBERS = 2**21
-"""Numbers of models that are trained or combined at once: 8 MiB, some times over in 64 bits."""
+"""Size of all models that are trained or combined at once, in numbers: 8 MiB, and a few times as much during sums in 64 bits."""
 _MOST_PENDING = 2**12
-"""Number of models that may wait to be computed as a round closes; if more wait, they are computed, though nothing reads them
-yet."""
+"""Most models that may wait at the close of a round. If more wait, they are computed, although nothing reads them yet."""
 
 
 class _Training(NamedTuple):
@@ -55,7 +54,7 @@ class _Mixture(NamedTuple):
 
 
 class _Message(NamedTuple):
-    """A model to be computed: `model` as it arrives, compressed, if `peer` sends it with `key`."""
+    """A model to be computed: `model` as it arrives, compressed, if `peer` sends it. The draws are at (`key`, `peer`)."""
 
     peer: int
     key: int
@@ -74,8 +73,8 @@ _KINDS: tuple[Callable[..., _Training | _Mixture | _Message], ...] = (_Training,
 def _mix(mixtures: Sequence[_Mixture], vector: Callable[[int], Tensor]) -> Tensor:
     """Return the models (n, d) of `mixtures`; `vector` returns a model (d,) by number.
 
-    Sums are in 64 bits: the models of hundreds of neighbours differ little from each other. Models are read by blocks of their
-    numbers, for in 64 bits all of them may be more than memory holds.
+    Sums are in 64 bits, because the models of hundreds of neighbours differ little from each other. Blocks of columns are
+    computed one after the other: all models in 64 bits may be more than memory holds.
     """
     numbers = [number for mixture in mixtures for number in mixture.models]
     row_of = {number: row for row, number in enumerate(dict.fromkeys(numbers))}
@@ -84,6 +83,7 @@ def _mix(mixtures: Sequence[_Mixture], vector: Callable[[int], Tensor]) -> Tenso
     rows = torch.tensor([row_of[number] for number in numbers], device=device)
     weights = torch.tensor([weight for mixture in mixtures for weight in mixture.weights], dtype=torch.float64, device=device)
     counts = torch.tensor([len(mixture.models) for mixture in mixtures], device=device)
+    # Two ways with the same sums: a product with the matrix of weights (mixtures, vectors), or sums of single rows.
     matrix = None
     if len(numbers) * _SPARSE >= len(mixtures) * len(vectors):
         matrix = torch.zeros(len(mixtures), len(vectors), dtype=torch.float64, device=device)
@@ -172,17 +172,20 @@ class PeerLearner:
             self._compute(self._needed())
 
     def _needed(self) -> set[int]:
-        """Return the models that the peers, their protocol and messages may still use."""
+        """Return the numbers of the models that peers, their protocol and messages may still use."""
         return {*self._present.tolist(), *self._kept}
 
     def _compute(self, wanted: set[int]) -> None:
-        """Compute the `wanted` models, and drop all models that nothing needs any more."""
+        """Compute the `wanted` models and those that they are made of, and drop all models that nothing needs any more.
+
+        Models are computed level by level: all trainings of a level in one call, then its mixtures, then its messages.
+        """
         needed = self._needed()
         levels, needed_pending = self._levels(wanted), self._pending_for(needed)
         to_compute = {number for level in levels for number in level}
         kept = to_compute | needed_pending
         self._pending = {number: model for number, model in self._pending.items() if number in kept}
-        # Models needed only for later models are released as soon as those are computed.
+        # Count the uses of each model: one that is only needed to compute others is dropped after the last of these.
         uses = Counter(source for model in self._pending.values() for source in model.models)
         uses.update(needed)
         self._drop([number for number in self._ids if number not in uses])
@@ -196,17 +199,17 @@ class PeerLearner:
 
     def _pending_for(self, wanted: set[int]) -> set[int]:
         """Return the pending models that must be computed to have the `wanted` ones, these included."""
-        found: set[int] = set()
+        required: set[int] = set()
         to_visit = [number for number in wanted if number in self._pending]
         while to_visit:
             number = to_visit.pop()
-            if number not in found:
-                found.add(number)
+            if number not in required:
+                required.add(number)
                 to_visit.extend(model for model in self._pending[number].models if model in self._pending)
-        return found
+        return required
 
     def _levels(self, wanted: set[int]) -> list[list[int]]:
-        """Return the models of `_pending_for` by levels: a model needs only models of earlier levels."""
+        """Return the models of `_pending_for` in levels, such that a model is made only of models of earlier levels."""
         depth: dict[int, int] = {}
         levels: list[list[int]] = []
         # Ascending, because a model is computed from models with smaller numbers.
@@ -218,7 +221,7 @@ class PeerLearner:
         return levels
 
     def _chunks(self, numbers: list[int]) -> Iterator[list[int]]:
-        """Yield `numbers` in parts whose models may be in memory at once."""
+        """Yield `numbers` in parts whose models fit into memory at once (`_CHUNK_NUMBERS`)."""
         at_once = max(1, _CHUNK_NUMBERS // len(self._learner.model))
         return (numbers[first : first + at_once] for first in range(0, len(numbers), at_once))
 
@@ -237,14 +240,17 @@ class PeerLearner:
         return self._store[self._ids[number]]
 
     def _put(self, number: int, vector: Tensor) -> None:
+        """Put a computed model (d,) into the store."""
         self._ids[number] = self._store.put(ModelId(SERVER, "peer", number), vector)
 
     def _keep(self, numbers: list[int], rows: Tensor) -> None:
-        """Keep computed `rows` (n, d) under these numbers. Rows are copied: a view would keep all of them in memory."""
+        """Put computed models `rows` (n, d) into the store under `numbers`."""
         for number, row in zip(numbers, rows, strict=True):
+            # A copy: a view of one row would keep all rows in memory.
             self._put(number, row.clone())
 
     def _drop(self, numbers: list[int]) -> None:
+        """Release computed models."""
         for number in numbers:
             self._store.release(self._ids.pop(number))
 
@@ -275,7 +281,7 @@ class PeerLearner:
         return torch.stack(list(map(self._vector, self._compute_present())))
 
     def _compute_present(self) -> list[int]:
-        """Compute the peers' present models where they are not yet; return their numbers (K,)."""
+        """Compute the peers' present models, unless that is done; return their numbers (K,)."""
         present: list[int] = self._present.tolist()
         self._compute(set(present))
         return present
@@ -283,9 +289,9 @@ class PeerLearner:
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Return the quality of the mean of all peers' models, with the columns of peers; None if no evaluation is due."""
         learner = self._learner
-        if not learner.tests.due(round, time_s, last):
+        if not learner.tests.take_due(round, time_s, last):
             return None
-        # Models are read one by one, for those on disk may be more than memory holds.
+        # Read models one by one: those on disk may be more than memory holds.
         present = self._compute_present()
         mean = torch.zeros_like(learner.model, dtype=torch.float64)
         for model in map(self._vector, present):
@@ -330,5 +336,5 @@ class PeerLearner:
         self._drop(list(self._ids))
         for number, vector in zip(map(int, state["numbers"]), models, strict=True):
             self._put(number, torch.from_numpy(np.array(vector, np.float32)).to(model.device))
-        # The next close says which of them are needed.
+        # Keep all of them until `settle` says at the next close which are needed.
         self._kept = [*self._ids, *self._pending]

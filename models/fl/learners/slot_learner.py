@@ -57,11 +57,12 @@ class SlotLearner:
         return self._learner.contribution()
 
     def best_opinion(self, slot: int) -> float:
-        """Return NaN: only a separate run with the best set could measure it."""
+        """Return NaN: the opinion of the best set could only be measured by a run of its own."""
         return math.nan
 
     def reset(self) -> None:
         """Reset the model and the server optimizer to the state before slot 1. Counters and version numbers go on."""
+        # A version number never stands for two models: measurements and the store know models by it.
         present = self._learner.state_dict()
         kept = {name: present[name] for name in ("trained_updates", "refused_updates", "due_s")}
         self._learner.load_state_dict(self._first | kept | {"versions": [present["versions"][-1] + 1]})

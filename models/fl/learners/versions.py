@@ -14,11 +14,11 @@ from netsim.core.state import State
 
 
 class Versions:
-    """The newest `kept` versions of the model of `node`, and versions that a holder needs, in `store`.
+    """Versions of the model of `node` in `store`: the newest `kept` ones, and those that a holder needs.
 
     Memory grows with the clients in flight, not with the rounds. An engine whose updates may start from older versions calls
-    `retain` after every aggregation with all versions in use. Only the engine knows if clients were sent the newest version since
-    its last call: with `kept` >= 2 that version is kept until the engine calls again.
+    `retain` after every aggregation with all versions in use. Between two calls clients may be sent the newest version, of which
+    only the engine knows: `kept` >= 2 keeps it until the next call.
     """
 
     def __init__(self, *, first: Tensor, kept: int, store: ModelStore, node: int = SERVER) -> None:
@@ -61,7 +61,7 @@ class Versions:
         return sorted(held | {id.number for id in self._recent})
 
     def push(self, model: Tensor) -> None:
-        """Make `model` the newest version, and release the oldest of the newest ones."""
+        """Make `model` (d,) the newest version, and release the oldest of the `kept` newest ones."""
         self.newest += 1
         self._recent.append(self.store.put(self.id(self.newest), model))
         while len(self._recent) > self._kept:

@@ -1,5 +1,4 @@
-"""Bounds of numbers, as annotations: pydantic checks the keys of a scenario with them, `check_bounds` the fields of any object.
-"""
+"""Bounds of numbers as annotations, by which pydantic checks the keys of a scenario, and `check_bounds` fields of objects."""
 
 from __future__ import annotations
 
@@ -31,13 +30,16 @@ def check_bounds(options: object, table: str = "") -> None:
     """Raise ParameterError for a field whose value is not of its type or out of its bounds; `table` is put before its name."""
     for name, hint in get_type_hints(type(options), include_extras=True).items():
         value = getattr(options, name)
-        reason = None if value is None else next(filter(None, (_refusal(kind, value) for kind in (hint, *get_args(hint)))), None)
-        if reason is not None:
-            raise ParameterError(f"{table}{name}", value, f"must be {reason}")
+        if value is None:
+            continue
+        # The hint itself may have bounds, or a member of it, as in Count | None.
+        for kind in (hint, *get_args(hint)):
+            if allowed := _allowed_values(kind, value):
+                raise ParameterError(f"{table}{name}", value, f"must be {allowed}")
 
 
-def _refusal(hint: Any, value: Any) -> str | None:
-    """Return the values that `hint`, a Literal or a bounded number, allows; None if `value` is allowed."""
+def _allowed_values(hint: Any, value: Any) -> str | None:
+    """Return the values that `hint`, a Literal or a bounded number, allows, as text; None if `value` is among them."""
     if get_origin(hint) is Literal:
         *others, last = get_args(hint)
         return None if value in (*others, last) else f"{', '.join(others)} or {last}"

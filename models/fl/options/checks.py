@@ -1,4 +1,4 @@
-"""Checks of a learner: methods and options that do not go together are refused."""
+"""Checks of a learner, which raise ParameterError for methods and options that exclude each other."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from models.fl.training.local_work import Update
 IntArray = NDArray[np.int64]
 
 
-def check_fresh(demands: Demands, updates: list[Update], staleness: IntArray) -> None:
-    """Refuse updates that a method does not go with: of an old model, or twice of one client."""
+def check_fresh_updates(demands: Demands, updates: list[Update], staleness: IntArray) -> None:
+    """Raise ParameterError if a method that needs fresh updates gets one of an old model, or two of one client.
+
+    `staleness` (n,): versions of the model since the one that each update started from.
+    """
     if demands.fresh and (staleness.any() or len({update.client for update in updates}) < len(updates)):
         reason = f"{demands.name} goes with updates of the present model, one a client; set server.kind = 'synchronous'"
         raise ParameterError("aggregation.kind", None, reason, shown="")
 
 
 def check_training(methods: Methods, options: TrainingOptions) -> None:
-    """Refuse what the aggregation does not go with of local training and of the server."""
+    """Raise ParameterError if local training or the server optimizer does not suit the aggregation."""
     check_demands(
         methods.aggregation.demands,
         optimizer=type(methods.optimizer).__name__,
@@ -38,7 +41,10 @@ def check_training(methods: Methods, options: TrainingOptions) -> None:
 
 
 def check_aggregation(methods: Methods, options: TrainingOptions, *, averages_statistics: bool) -> None:
-    """Refuse what does not go with the aggregation; `averages_statistics`: the server has running statistics to average."""
+    """Raise ParameterError if an aggregation by contribution or by vote lacks something, or gets what it cannot use.
+
+    `averages_statistics`: True if the server has running statistics of batch normalisation to average.
+    """
     if methods.aggregation.needs_contribution and not options.contribution_samples:
         raise ParameterError("contribution_samples", 0, "must be > 0 for aggregation by contribution")
     if methods.compression.needs_vote and not methods.aggregation.votes:

@@ -1,6 +1,4 @@
-"""Demands of a method of aggregation on local training and on messages, beside updates. No torch: scenarios are checked with
-it.
-"""
+"""Demands of a method of aggregation on local training and on messages. No torch: scenarios are checked without it."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ class LocalSteps:
 
 @dataclass(frozen=True, kw_only=True)
 class Demands:
-    """Demands of a method; the defaults ask for nothing."""
+    """What a method of aggregation needs from local training and messages; the defaults ask for nothing."""
 
     name: str = ""
     """Name of the method."""
@@ -100,8 +98,9 @@ def check_demands(
 ) -> None:
     """Check that local training and the server suit a method.
 
-    `optimizer`, `rate`, `momentum`: name of the clients' optimizer, and its members of `protocols.Optimizer`.
-    `own_training`: the option that holds the user's own training, or None. `server_optimizer`, `server_rate`: of the server's.
+    `optimizer`, `rate`, `momentum`: name of the clients' optimizer, its learning rate (None: it has none that counts) and its
+    momentum. `own_training`: the option that holds the user's own training, or None. `server_optimizer`, `server_rate`: name
+    and learning rate of the server's optimizer.
 
     Raises:
         ParameterError: named by the option, or `optimizer.KEY`, `local_training`, `server_optimizer.kind`.
@@ -133,20 +132,19 @@ def check_demands(
         raise ParameterError("server_optimizer.kind", server_optimizer, why)
 
 
-def check_exact(demands: Demands, *, protects: str | None, up: str | None, down: str | None) -> None:
-    """Check that neither privacy nor compression changes updates, if clients continue from vectors that must match the
-    server's.
+def check_exact(demands: Demands, *, protection: str | None, up: str | None, down: str | None) -> None:
+    """Check that updates arrive exactly as computed, if the method demands it: neither privacy nor compression may change them.
 
-    `protects`: name of what bounds or noises updates; `up`, `down`: kinds of compression of updates and models; None: none.
+    `protection`: name of the privacy mechanism; `up`, `down`: kinds of compression of updates and of models; None: none.
 
     Raises:
         ParameterError: named `mechanism`, `compression` or `down_compression`.
     """
     if not demands.exact:
         return
-    if protects is not None:
+    if protection is not None:
         why = f"{demands.name} has clients and server keep sums of unprotected updates; leave [privacy] out"
-        raise ParameterError("mechanism", protects, why)
+        raise ParameterError("mechanism", protection, why)
     for name, kind in (("compression", up), ("down_compression", down)):
         if kind is not None:
             raise ParameterError(name, kind, f"{demands.name} goes with updates and models as they are; leave it out")

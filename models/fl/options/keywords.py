@@ -10,14 +10,16 @@ from models.errors import ParameterError
 
 
 def check_options(
-    table: str, function: Callable[..., object], options: Mapping[str, Any], *, given: tuple[str, ...] = ()
+    table: str, function: Callable[..., object], options: Mapping[str, Any], *, supplied: tuple[str, ...] = ()
 ) -> None:
-    """Check that `options` are keywords of `function`, and that none is missing; the caller supplies those in `given`.
+    """Check that `options` are keyword arguments of `function`, and that none without a default is missing.
+
+    `table`: name of the table `options`, for messages. `supplied`: arguments that the program supplies, which are no options.
 
     Raises:
         ParameterError: names the table, the key, and the allowed keys.
     """
-    parameters = {name: p for name, p in inspect.signature(function).parameters.items() if name not in given}
+    parameters = {name: parameter for name, parameter in inspect.signature(function).parameters.items() if name not in supplied}
     allowed = ", ".join(parameters) or "none"
     for key, value in options.items():
         if key not in parameters:

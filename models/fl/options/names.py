@@ -147,6 +147,7 @@ class TrainingOptions:
         self._check_workers()
 
     def _check_workers(self) -> None:
+        """Raise ParameterError if `devices` are not all of one kind, or do not fit `device` and `workers`."""
         devices = self.devices
         if devices is None:
             return
@@ -160,7 +161,7 @@ class TrainingOptions:
 
     @property
     def own_device(self) -> str:
-        """Device of the process of the run: of the kind of the workers' devices."""
+        """Device on which the process of the run itself computes; it is of the same kind as the workers' devices."""
         return self.device if self.devices is None else self.devices[0].partition(":")[0]
 
     @property

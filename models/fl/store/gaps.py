@@ -1,10 +1,10 @@
-"""Free places of a file or an array, given out by first fit: the first gap that is large enough is used."""
+"""Allocation of places of a file or an array by first fit: the first free gap that is large enough is used."""
 
 from __future__ import annotations
 
 
 class Gaps:
-    """Places below `size` that are free.
+    """Free places among 0, .., `size` - 1.
 
     >>> gaps = Gaps(10)
     >>> gaps.take(4), gaps.take(4), gaps.take(4)
@@ -18,7 +18,7 @@ class Gaps:
         self._gaps = [(0, size)]
 
     def take(self, count: int) -> int | None:
-        """Return the first of `count` consecutive places that are free, and mark them as used; None if there are none."""
+        """Allocate `count` consecutive places; return the first of them, or None if no gap is large enough."""
         for place, (first, free) in enumerate(self._gaps):
             if free >= count:
                 self._gaps[place : place + 1] = [(first + count, free - count)] if free > count else []
@@ -26,7 +26,7 @@ class Gaps:
         return None
 
     def give(self, first: int, count: int) -> None:
-        """Let `count` places from `first` on be used again."""
+        """Free the `count` places from `first` on, which `take` allocated."""
         gaps = sorted([*self._gaps, (first, count)])
         # Join gaps that touch.
         merged = gaps[:1]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
+# Parts of the messages with which torch reports on a CPU that memory ran out; it has no class of its own for that.
 _WORDS = ("can't allocate memory", "Storage size calculation overflowed")
 
 
@@ -16,15 +17,15 @@ def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
 
 
 def suggest_remedy(device: torch.device) -> str:
-    """Return the remedy for a device that is too small."""
+    """Return advice for a user whose device has too little memory."""
     return "use a smaller network" if device.type == "cpu" else "use a smaller network, or device = 'cpu'"
 
 
 @contextmanager
-def naming_device(device: torch.device, doing: str) -> Iterator[None]:
-    """Raise MemoryError that begins with the key `device` if the block runs out of memory; `doing` describes the block.
+def explain_out_of_memory(device: torch.device, doing: str) -> Iterator[None]:
+    """Return a context that turns running out of memory into a MemoryError with a remedy; `doing` says what the block does.
 
-    A MemoryError that names a key already passes unchanged.
+    The message begins with the key `device`. A MemoryError whose message begins with a key passes unchanged.
 
     Example:
         >>> with naming_device(torch.device("cpu"), "testing the model"):
@@ -46,6 +47,6 @@ KEYS = ("device = ", "client_state_bytes = ", "memory_bytes = ")
 
 
 def release(device: torch.device) -> None:
-    """Return torch's cached memory of the device."""
+    """Free the memory of the device that torch keeps for later use."""
     if device.type == "cuda":
         torch.cuda.empty_cache()

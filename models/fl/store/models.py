@@ -23,7 +23,7 @@ def edge_node(edge: int) -> int:
 
 
 class ModelId(NamedTuple):
-    """Identity of a vector. It follows from the address of what made the vector, never from the order of computing."""
+    """Identity of a vector. It says who made the vector and when, and so does not depend on the order of computing."""
 
     node: int
     """Node that made the vector: `SERVER`, a client, or `edge_node` of an edge."""
@@ -54,10 +54,12 @@ class ModelStore:
     def __init__(self, memory_bytes: int | None = None) -> None:
         self._memory_bytes = memory_bytes
         self._in_memory: dict[ModelId, int] = {}
-        """Bytes of each vector that is in memory, and below their sum; counted only where there is a bound."""
+        """Bytes of each vector that is in memory; counted only with a bound."""
         self._bytes = 0
+        """Sum of `_in_memory`."""
         self._file: VectorFile | None = None
         self._device = device("cpu")
+        """Device on which vectors are used; those on disk are copied to it."""
         self._vectors: dict[ModelId, Tensor] = {}
         self._holds: dict[ModelId, int] = {}
 
@@ -68,14 +70,14 @@ class ModelStore:
         return len(self._vectors)
 
     def __getitem__(self, id: ModelId) -> Tensor:
-        """Return the vector of `id`; raises ParameterError if it has no holds."""
+        """Return the vector (d,) of `id`; raises ParameterError if it was dropped."""
         vector = self._vectors.get(id)
         if vector is None:
             edge = f"edge {SERVER - 1 - id.node}"
             owner = "the server" if id.node == SERVER else f"client {id.node}" if id.node >= 0 else edge
             problem = f"{id.kind} {id.number} of {owner} is no longer kept; hold it as long as something starts from it"
             raise ParameterError("versions", id, problem, shown="")
-        # Vectors on disk are on the CPU. Where none are, this saves a comparison that takes longer than the rest.
+        # Vectors on disk are on the CPU. Without a bound there are none: skip the comparison, which is slow.
         return vector if self._memory_bytes is None or vector.device == self._device else vector.to(self._device)
 
     def put(self, id: ModelId, vector: Tensor) -> ModelId:
@@ -84,13 +86,13 @@ class ModelStore:
         Raises:
             MemoryError: neither memory nor the disk has room for it.
         """
-        self._vectors[id] = vector if self._memory_bytes is None else self._within_bound(id, vector)
+        self._vectors[id] = vector if self._memory_bytes is None else self._place(id, vector)
         self._holds[id] = self._holds.get(id, 0) + 1
         return id
 
     def hold(self, id: ModelId) -> ModelId:
-        """Add a hold to `id`; raises ParameterError if it has none."""
-        self[id]
+        """Add a hold to `id`; raises ParameterError if it was dropped."""
+        self[id]  # raises
         self._holds[id] += 1
         return id
 
@@ -106,8 +108,8 @@ class ModelStore:
         """Largest number of bytes of vectors that were on disk at a time."""
         return 0 if self._file is None else self._file.size
 
-    def _within_bound(self, id: ModelId, vector: Tensor) -> Tensor:
-        """Return `vector`, or its copy on disk where memory has no room for it."""
+    def _place(self, id: ModelId, vector: Tensor) -> Tensor:
+        """Return `vector` if `memory_bytes` has room for it, otherwise a copy on disk, and keep the count of bytes."""
         assert self._memory_bytes is not None
         self._device = vector.device
         self._bytes -= self._in_memory.pop(id, 0)
@@ -123,10 +125,10 @@ class ModelStore:
             raise MemoryError(f"{problem}; make room, raise it, or let TMPDIR name another folder") from error
 
     def mix(self, ids: Sequence[ModelId], weights: FloatArray) -> Tensor:
-        """Return the sum (d,) of the vectors of `ids`, each times its entry of `weights` (n,).
+        """Return the weighted sum (d,) of the vectors of `ids`, each times its entry of `weights` (n,).
 
-        Each different id is added once, with the sum of its weights, in the order of its first appearance. Sums are in 64 bits:
-        hundreds of models that differ little from each other.
+        An id may appear several times: its vector is added once, with the sum of its weights. Sums are in 64 bits, because
+        hundreds of models may be added that differ little from each other.
         """
         total_weights: dict[ModelId, float] = {}
         for id, weight in zip(ids, weights.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Vectors on disk that are used like vectors in memory: a file that the system maps, and that has no name."""
+"""Vectors on disk that are used like vectors in memory, in a file without a name that the system maps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class VectorFile:
         """Bytes of the file: the most that were in use at a time."""
 
     def copy(self, vector: Tensor) -> Tensor:
-        """Return `vector` (d,) in the file; its place is used again once nothing refers to the tensor or a view of it.
+        """Copy `vector` (d,) to the file; return a tensor that reads and writes it there.
+
+        The place in the file is free again as soon as neither the tensor nor a view of it is in use.
 
         Raises:
             OSError: there is no room on the disk.
@@ -45,14 +47,15 @@ class VectorFile:
         end = _PAGE * (first + pages)
         if end > self.size:
             try:
-                # Not by writing to a mapping, where a full disk would end the process by a signal.
+                # Reserve the space first: to write to a mapping on a full disk would end the process by a signal.
                 os.posix_fallocate(self._file.fileno(), self.size, end - self.size)
             except OSError:
                 self._gaps.give(first, pages)
                 raise
             self.size = end
         numbers = np.memmap(self._file, np.float32, "r+", offset=_PAGE * first, shape=vector.shape)
-        # A tensor and all its views keep the array alive.
+        # The tensor and all its views keep the array alive, so that its end is the end of them all. Not at exit: the file is
+        # gone then anyway.
         weakref.finalize(numbers, self._gaps.give, first, pages).atexit = False
         kept = torch.from_numpy(numbers)
         kept.copy_(vector)

@@ -31,13 +31,13 @@ class Bench:
         self._trainer, self._own = trainer, own
 
     def train(self, stack: Stack, vectors: Vectors) -> Report:
-        """Train the clients of `stack` from `vectors`, and overwrite `vectors` with the results."""
+        """Train the clients of `stack` from `vectors`, and overwrite `vectors` with the results; return a report."""
         began, notes_before = time.perf_counter(), len(self._trainer.notes)
-        report = self._train(stack, vectors) if stack.own is None else self._call(self._own, stack, stack.own, vectors)
+        report = self._train(stack, vectors) if stack.own is None else self._train_own(self._own, stack, stack.own, vectors)
         return replace(report, notes=tuple(self._trainer.notes[notes_before:]), seconds=time.perf_counter() - began)
 
     def _train(self, stack: Stack, vectors: Vectors) -> Report:
-        """Train a stack by the optimizer; `vectors` is overwritten with the results."""
+        """Train a stack by the steps of the optimizer; `vectors` is overwritten with the results."""
         device = self._trainer.device
         states = None
         if stack.taken is not None:
@@ -58,7 +58,7 @@ class Bench:
             report = replace(report, total=float(sums["total"]), samples=int(sums["samples"]))
         return report if first is None else replace(report, mean=first.mean, rms=first.rms)
 
-    def _call(self, training: OwnTraining | None, stack: Stack, own: OwnPart, vectors: Vectors) -> Report:
+    def _train_own(self, training: OwnTraining | None, stack: Stack, own: OwnPart, vectors: Vectors) -> Report:
         """Train a stack by the user's own trainer; `vectors` is overwritten with the results."""
         assert training is not None
         rows = vectors.rows.to(self._trainer.device)

@@ -162,7 +162,7 @@ class LocalWork:
         self._demands = demands = methods.aggregation.demands
         check_exact(
             demands,
-            protects=methods.mechanism.guarantee if methods.mechanism.protects else None,
+            protection=methods.mechanism.guarantee if methods.mechanism.protects else None,
             up=None if methods.compression.exact else type(methods.compression).__name__,
             down=None if methods.down_compression.exact else type(methods.down_compression).__name__,
         )

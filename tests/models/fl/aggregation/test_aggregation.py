@@ -204,7 +204,7 @@ def test_the_server_optimizer_takes_the_step(optimizer):
     ],
 )
 def test_fixed_shares_do_not_depend_on_who_delivers(named: dict[str, Any], expected: float) -> None:
-    told = replace(arrivals(), of_all=(5, 80))
+    told = replace(arrivals(), totals=(5, 80))
     model, starts, updates = torch.tensor([2.0]), torch.tensor([[1.0], [3.0]]), torch.tensor([[4.0], [8.0]])
     step = FixedShare(**named).step(model, starts, updates, told, np.ones(2))
     assert step.tolist() == pytest.approx([expected])

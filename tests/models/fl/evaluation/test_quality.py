@@ -7,7 +7,7 @@ from torch import nn
 
 from models.fl.aggregation.rules import Mixing
 from models.fl.aggregation.server_optimizers import ServerSgd
-from models.fl.evaluation.quality import local_sets
+from models.fl.evaluation.quality import draw_local_sets
 from models.fl.networks.kinds import from_factory
 from tests.helpers.learners import deliver, make, make_data, model
 
@@ -21,33 +21,33 @@ COUNTS = np.array([[10, 10, 10, 10], [30, 10, 0, 0], [0, 0, 0, 7], [1, 0, 0, 2]]
 
 
 def test_iid_shares_are_disjoint_until_all_is_used():
-    sets = local_sets(LABELS, COUNTS, "iid", samples=25, generator=rng())
+    sets = draw_local_sets(LABELS, COUNTS, "iid", samples=25, generator=rng())
     assert sorted(sets.ravel().tolist()) == list(range(100))
-    again = local_sets(LABELS, COUNTS, "iid", samples=60, generator=rng())
+    again = draw_local_sets(LABELS, COUNTS, "iid", samples=60, generator=rng())
     assert np.bincount(again.ravel(), minlength=100).min() == 2
     assert np.bincount(again.ravel(), minlength=100).max() == 3
-    assert not np.array_equal(sets, local_sets(LABELS, COUNTS, "iid", samples=25, generator=rng(1)))
+    assert not np.array_equal(sets, draw_local_sets(LABELS, COUNTS, "iid", samples=25, generator=rng(1)))
 
 
 def test_own_sets_have_the_clients_own_proportions():
-    sets = local_sets(LABELS, COUNTS, "own", samples=20, generator=rng())
+    sets = draw_local_sets(LABELS, COUNTS, "own", samples=20, generator=rng())
     drawn = np.stack([np.bincount(LABELS[row], minlength=4) for row in sets])
     # Thirds of 20: 6.67 and 13.33, the larger remainder gets the one that is left.
     assert drawn.tolist() == [[5, 5, 5, 5], [15, 5, 0, 0], [0, 0, 0, 20], [7, 0, 0, 13]]
     assert all(len(set(row.tolist())) == 20 for row in sets)
     # More of a label than there are: some twice.
-    many = local_sets(LABELS, COUNTS, "own", samples=40, generator=rng())
+    many = draw_local_sets(LABELS, COUNTS, "own", samples=40, generator=rng())
     assert np.bincount(LABELS[many[2]], minlength=4).tolist() == [0, 0, 0, 40]
 
 
 def test_labels_without_samples_are_left_out():
-    sets = local_sets(LABELS[25:], COUNTS, "own", samples=6, generator=rng())
+    sets = draw_local_sets(LABELS[25:], COUNTS, "own", samples=6, generator=rng())
     assert np.bincount(LABELS[25:][sets[0]], minlength=4).tolist() == [0, 2, 2, 2]
     assert np.bincount(LABELS[25:][sets[1]], minlength=4).tolist() == [0, 6, 0, 0]
     with pytest.raises(ValueError, match="there is none of any label that client 2 holds"):
-        local_sets(LABELS[:75], COUNTS, "own", samples=6, generator=rng())
+        draw_local_sets(LABELS[:75], COUNTS, "own", samples=6, generator=rng())
     with pytest.raises(ValueError, match=r"^local = 'all': must be"):
-        local_sets(LABELS, COUNTS, "all", samples=6, generator=rng())
+        draw_local_sets(LABELS, COUNTS, "all", samples=6, generator=rng())
 
 
 def test_iid_opinions_average_to_the_accuracy():

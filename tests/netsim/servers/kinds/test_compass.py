@@ -327,7 +327,7 @@ def test_an_aggregation_is_refused_exactly_if_one_update_alone_would_replace_the
     else:
         model, update = torch.zeros(3), torch.tensor([[1.0, -2.0, 4.0]])
         sizes, ones = np.array([10]), np.ones(1)
-        arrivals = Arrivals(sizes, np.zeros(1, np.int64), ones, lambda: np.random.default_rng(0), of_all=(3, 30))
+        arrivals = Arrivals(sizes, np.zeros(1, np.int64), ones, lambda: np.random.default_rng(0), totals=(3, 30))
         replaces = bool((made.step(model, model[None], update, arrivals, ones) == update[0]).all())
         if not replaces:
             parse(tables)
