@@ -215,7 +215,7 @@ def test_a_closing_rule_of_ones_own_answers_with_truth_values(clients):
     own = {"kind": "tests.helpers.own_servers:CountdownServer", "per_round": clients}
     study = {"name": "own", "rounds": 2, "clients": {"count": clients}, "server": own, "policy": {"kind": "random"}}
     study |= {"compute": {"delay": {"kind": "constant", "value_s": 1.0}}}
-    with pytest.raises(netsim.ScenarioError, match=r"server\.kind = .*Countdown.*closes returned .*must be True or False"):
+    with pytest.raises(ValueError, match=r"server\.kind = .*Countdown.*closes returned .*must be True or False"):
         netsim.run(study)
 
 
