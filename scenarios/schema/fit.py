@@ -31,6 +31,7 @@ def check_fit(scenario: Scenario) -> None:
     check_edges(scenario)
     _check_jammed_cables(scenario)
     scenario.server.check(scenario)
+    scenario.server.check_members(scenario, ("server",), of_edges=scenario.edges is not None)
     if not scenario.server.slotted:
         _check_no_slots(scenario)
         if scenario.policy is not None:

@@ -240,6 +240,19 @@ class Scenario(Section):
         return deciders[self.server.decider] or self.server
 
     @property
+    def servers_of_clients(self) -> dict[tuple[str | int, ...], Any]:
+        """Servers whose members are clients, by their path: `[server]`, or with `[edges]` those of the lowest tiers."""
+        edges = self.edges
+        if edges is None:
+            return {("server",): self.server}
+        return {("edges", "tiers", i, "server"): edges.tiers[i].server for i in edges.leaves()}
+
+    @property
+    def keeps_caches(self) -> bool:
+        """True if the server, or a coordinator of clients, keeps a cache of the last models of its members."""
+        return any(server.caches for server in (self.server, *self.servers_of_clients.values()))
+
+    @property
     def oracle(self) -> str:
         """Return the name of the oracle of ages; "none" by default if there are more clients than sub-channels."""
         more_clients = self.channels is not None and self.channels.count < self.clients.count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.errors import AnswerError
+from models.fl.aggregation.cache import ModelCache
 from models.fl.aggregation.contribution import Contributions
 from models.fl.aggregation.rules import Arrivals, checked_factors, checked_step
 from models.fl.evaluation.quality import Randomness
@@ -18,7 +20,7 @@ from models.fl.learners.methods import Methods
 from models.fl.learners.versions import Versions
 from models.fl.options.checks import check_fresh_updates
 from models.fl.store.memory import explain_out_of_memory
-from models.fl.store.models import ModelStore
+from models.fl.store.models import ModelId, ModelStore
 from models.fl.training.local_trainer import LocalTrainer
 from models.fl.training.local_work import ComputedUpdates, LocalWork, Update
 from models.fl.training.losses import finite_rows
@@ -30,6 +32,17 @@ BoolArray = NDArray[np.bool_]
 
 # Far above the numbers of any working model, and low enough for sums of models to stay finite in float32.
 _PARAMETER_LIMIT = 1e30
+
+
+class CachedDeliveries(Protocol):
+    """The part of deliveries that a cache reads (`learner.Delivered` explains it)."""
+
+    @property
+    def clients(self) -> IntArray: ...
+    @property
+    def held(self) -> BoolArray | None: ...
+    @property
+    def renewed(self) -> IntArray | None: ...
 
 
 class Aggregator:
@@ -146,6 +159,25 @@ class Aggregator:
             self._work.corrections.deliver(clients[accepted].tolist(), computed.own[kept], computed.after[kept])
             self._work.corrections.add_to(step, self._trainer.layout.columns)
         return computed, step
+
+    def compute_cached_step(
+        self, cache: ModelCache, updates: list[Update], deliveries: CachedDeliveries, present: ModelId, want_losses: bool
+    ) -> tuple[ComputedUpdates | None, Tensor]:
+        """Compute `updates`, those of `deliveries`, for `cache`; return their content and the step (d,) from the `present` model.
+
+        The cache makes a step without updates, too; their content is then None.
+        """
+        held, renewed = deliveries.held, deliveries.renewed
+        if not updates:
+            nothing = self._store[present][None][:0]
+            return None, cache.step(deliveries.clients, nothing, held=held, renewed=renewed, present=present)
+        computed, accepted = self.collect(updates, want_losses)
+        rows = torch.from_numpy(np.flatnonzero(accepted)).to(computed.content.device)
+        clients, content = deliveries.clients[accepted], computed.content[rows]
+        models = computed.starts[rows] + content
+        self.record(clients, content, models)
+        later = None if held is None else held[accepted]
+        return computed, cache.step(clients, models, held=later, renewed=renewed, present=present)
 
     def optimize(self, model: Tensor, step: Tensor) -> Tensor:
         """Return the model (d,) that the server optimizer makes of `model` and an aggregated `step` (d,). Frozen columns stay.

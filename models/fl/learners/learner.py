@@ -186,11 +186,11 @@ class FederatedLearner:
         """Rule for updates from old models."""
         return self._methods.staleness
 
-    def content_of(self, computed: ComputedUpdates, want_updates: bool, want_losses: bool) -> Content | None:
-        """Return the requested content of all `computed` updates; None if nothing is requested."""
+    def content_of(self, computed: ComputedUpdates | None, want_updates: bool, want_losses: bool) -> Content | None:
+        """Return the requested content of all `computed` updates (None: there are none); None if nothing is requested."""
         if not (want_updates or want_losses):
             return None
-        return self._content(computed, len(computed.content), want_updates, want_losses)
+        return self._content(computed, 0 if computed is None else len(computed.content), want_updates, want_losses)
 
     def retain(self, versions: list[int]) -> None:
         """Keep only `versions` of the model: updates in flight started from them. Called after every aggregation.
@@ -320,7 +320,9 @@ class FederatedLearner:
         computed: ComputedUpdates | None = None
         with explain_out_of_memory(self._device, f"computing {len(new)} updates"):
             if self._cache is not None:
-                computed = self._aggregate_by_cache(deliveries, new, want_losses)
+                present = self.versions.id(self.version)
+                computed, step = self.aggregator.compute_cached_step(self._cache, new, deliveries, present, want_losses)
+                self.apply_step(step)
             elif len(self._waiting) + len(new) < self._buffer:
                 self._waiting += new
                 self.versions.retain([update.start.number for update in self._waiting], holder="buffer")
@@ -357,37 +359,6 @@ class FederatedLearner:
         """Return the mean loss (n,) of the present model, as clients receive it, on all samples of `clients` (n,)."""
         received = self._work.receive(self.versions.id(self.version), self.store)
         return self.tests.losses_of(clients, 0, None, received)
-
-    def _aggregate_by_cache(self, deliveries: Delivered, updates: list[Update], want_losses: bool) -> ComputedUpdates | None:
-        """Train `updates` and make the mean of the cache the model, also without updates; return what they computed, or None.
-
-        The order is that of SAFA (`cache`): renewed entries, then updates in time enter the cache, its mean becomes the model,
-        and updates held back enter last.
-        """
-        assert self._cache is not None
-        model = self.versions.model
-        if deliveries.renewed is not None:
-            self._cache.renew(deliveries.renewed, self.versions.id(self.version))
-        if not updates:
-            self.apply_step(self._cache.mean() - model)
-            return None
-        computed, accepted = self.aggregator.collect(updates, want_losses)
-        held = np.zeros(len(updates), np.bool_) if deliveries.held is None else deliveries.held
-        models = computed.starts + computed.content
-        rows = torch.from_numpy(np.flatnonzero(accepted)).to(models.device)
-        self.aggregator.record(deliveries.clients[accepted], computed.content[rows], models[rows])
-
-        def put_into_cache(chosen: BoolArray) -> None:
-            """Make the models of the `chosen` (n,) updates the entries of their clients."""
-            rows = np.flatnonzero(chosen)
-            assert self._cache is not None
-            entering = models[torch.from_numpy(rows).to(models.device)]
-            self._cache.put(deliveries.clients[rows], deliveries.rounds[rows], entering)
-
-        put_into_cache(accepted & ~held)
-        self.apply_step(self._cache.mean() - model)
-        put_into_cache(accepted & held)
-        return computed
 
     def apply_step(self, step: torch.Tensor) -> None:
         """Apply an aggregated `step` (d,) to the present model by the server optimizer; the result is the next version."""

@@ -10,12 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from models.fl.aggregation.cache import ModelCache
 from models.fl.aggregation.rules import sum_weighted
 from models.fl.evaluation.quality import Quality
 from models.fl.learners.learner import Content, Delivered, FederatedLearner
 from models.fl.learners.versions import Versions
 from models.fl.store.models import SERVER, ModelId, edge_node
-from models.fl.training.local_work import Update
+from models.fl.training.local_work import ComputedUpdates, Update
 from netsim.core.state import State
 
 IntArray = NDArray[np.int64]
@@ -29,6 +30,8 @@ class NodeLearner:
     Updates of clients are trained and aggregated by the methods of `learner`. The model of edge i, which started from start_i,
     has the weight w_i of its tier (these sum to 1) and the staleness factor s_i of start_i: the new model is the present one plus
     the sum of w_i s_i (model_i - start_i).
+
+    With `cache` the new model is the mean of the last models of all members instead.
     """
 
     aggregates = True
@@ -42,12 +45,14 @@ class NodeLearner:
         above: NodeLearner | None,
         weight: Weight,
         clients: IntArray,
+        cache: ModelCache | None = None,
     ) -> None:
         self._learner, self._versions, self._node, self._above, self._weight = learner, versions, node, above, weight
         self._clients = clients
         """Clients that are members; empty if the members are edges."""
         self.edges: dict[int, NodeLearner] = {}
         """Edges that are members, by number."""
+        self.cache = cache
         self._arrived: dict[int, float] = {}
         """Number of samples behind the last delivery of each member in the present term, by member."""
         self._answers: dict[int, tuple[ModelId, float]] = {}
@@ -80,13 +85,15 @@ class NodeLearner:
         A term is the work of an edge from one model of the node above to the next.
         """
         assert self._above is not None
-        model = self._above._versions[version].clone()
+        model, before = self._above._versions[version].clone(), self._versions.model
         if ahead and self._sent is not None:
             self._versions.push(self._learner.aggregator.add_step(self._versions.model, model - self._sent))
         else:
             self._versions.push(model)
             self._arrived.clear()
         self._sent = None
+        if self.cache is not None:
+            self.cache.shift(self._versions.model - before)
 
     def end_term(self, round: int, *, goes_on: bool) -> None:
         """End a term: keep the present model with its weight as what the edge sends in `round` of the node above.
@@ -94,7 +101,9 @@ class NodeLearner:
         `goes_on`: True if the edge goes on working while its model travels; later changes then count for the next term.
         """
         store, model = self._learner.store, self._versions.model
-        weights = {"arrived": sum(self._arrived.values()), "registered": float(self.registered), "equal": 1.0}
+        # The model of a cache is made of the last updates of all members.
+        arrived = sum(self._arrived.values()) if self.cache is None else float(self.registered)
+        weights = {"arrived": arrived, "registered": float(self.registered), "equal": 1.0}
         self._answers[round] = store.put(ModelId(self._node, "trained", round), model), weights[self._weight]
         if goes_on:
             self._sent = model
@@ -144,8 +153,14 @@ class NodeLearner:
         columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
         rows = list(zip(*(column.tolist() for column in columns), strict=True))
         updates = [self._update(*row) for row in rows]
-        clients_and_samples = len(self._clients), self.registered
-        computed, step = learner.aggregator.compute_step(updates, self._versions, clients_and_samples, want_losses)
+        computed: ComputedUpdates | None
+        step: Tensor | None
+        if self.cache is not None:
+            present = self._versions.id(self.version)
+            computed, step = learner.aggregator.compute_cached_step(self.cache, updates, deliveries, present, want_losses)
+        else:
+            clients_and_samples = len(self._clients), self.registered
+            computed, step = learner.aggregator.compute_step(updates, self._versions, clients_and_samples, want_losses)
         if step is not None:
             self._apply_step(step)
         for client, round, version, *_ in rows:
@@ -155,10 +170,23 @@ class NodeLearner:
         return learner.content_of(computed, want_updates, want_losses)
 
     def _aggregate_edges(self, deliveries: Delivered) -> None:
-        """Add the weighted changes of the edges' models to the node's model, and release these models."""
+        """Make a model of the node of the edges' models, and release these models."""
         store, edges = self._learner.store, [self.edges[number] for number in deliveries.clients.tolist()]
         answers = [edge._answers[round] for edge, round in zip(edges, deliveries.rounds.tolist(), strict=True)]
-        weights = np.array([weight for _, weight in answers])
+        self._arrived |= {number: weight for number, (_, weight) in zip(deliveries.clients.tolist(), answers, strict=True)}
+        if self.cache is not None:
+            present = self._versions.id(self.version)
+            models = torch.stack([store[id] for id, _ in answers]) if answers else store[present][None][:0]
+            held, renewed = deliveries.held, deliveries.renewed
+            self._apply_step(self.cache.step(deliveries.clients, models, held=held, renewed=renewed, present=present))
+        else:
+            self._add_changes(deliveries, answers)
+        for edge, round in zip(edges, deliveries.rounds.tolist(), strict=True):
+            edge.drop_term(round)
+
+    def _add_changes(self, deliveries: Delivered, answers: list[tuple[ModelId, float]]) -> None:
+        """Add the weighted changes of the edges' models, `answers` (n,) of (model, weight), to the node's model."""
+        store, weights = self._learner.store, np.array([weight for _, weight in answers])
         # An edge whose clients delivered nothing has weight 0 and changes nothing.
         staleness = self.version - deliveries.versions
         factors = np.asarray(self._learner.staleness.factor(staleness), np.float64)
@@ -166,11 +194,6 @@ class NodeLearner:
         models = torch.stack([store[id] for id, _ in answers])
         if weights.any():
             self._apply_step(sum_weighted(weights / weights.sum() * factors, models - starts))
-        for edge, number, round, (_, weight) in zip(
-            edges, deliveries.clients.tolist(), deliveries.rounds.tolist(), answers, strict=True
-        ):
-            self._arrived[number] = weight
-            edge.drop_term(round)
 
     def _apply_step(self, step: Tensor) -> None:
         """Apply `step` (d,) to the present model, at the root by the server optimizer; the result is the next version."""
@@ -202,7 +225,8 @@ class NodeLearner:
         answers = [(round, store[id].cpu().numpy(), weight) for round, (id, weight) in self._answers.items()]
         adopted = [(*key, *id, store[id].cpu().numpy()) for key, id in self._adopted.items()]
         sent = None if self._sent is None else self._sent.cpu().numpy().copy()
-        return {"models": models, "arrived": dict(self._arrived), "answers": answers, "adopted": adopted, "sent": sent}
+        state = {"models": models, "arrived": dict(self._arrived), "answers": answers, "adopted": adopted, "sent": sent}
+        return state if self.cache is None else state | {"cache": self.cache.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         """Load a state; raises ParameterError if its network has another size."""
@@ -219,6 +243,8 @@ class NodeLearner:
             self._answers[round] = store.put(ModelId(self._node, "trained", round), vector), weight
         sent = state["sent"]
         self._sent = None if sent is None else torch.from_numpy(np.array(sent, np.float32)).to(device)
+        if self.cache is not None:
+            self.cache.load_state_dict(state["cache"], device)
         for client, round, version, node, kind, number, model in state["adopted"]:
             vector = torch.from_numpy(np.array(model, np.float32)).to(device)
             self._adopted[client, round, version] = store.put(ModelId(node, kind, number), vector)
@@ -228,17 +254,18 @@ def node_learners(
     learner: FederatedLearner,
     *,
     above: Sequence[int],
-    coordinator: Sequence[int],
+    coordinator: IntArray,
     weights: Sequence[Weight],
     goes_on: Sequence[bool],
+    caches: Sequence[bool],
 ) -> dict[int, NodeLearner]:
     """Return the learners of a tree by node, -1 being the root.
 
     `above` (E,): number of the edge above each edge, lower than its own; -1: the root. `coordinator` (K,): number of the edge of
-    each client. `weights` (E,): kind of weight of the model of each edge at the node above. `goes_on` (E,): True for edges that
-    go on working while their model travels.
+    each client, up to date at all times. `weights` (E,): kind of weight of the model of each edge at the node above. `goes_on`
+    (E,): True for edges that go on working while their model travels. `caches` (1 + E,): True for nodes whose model is the mean
+    of a cache of their members' last models; the root first.
     """
-    members = np.array(coordinator)
     root = NodeLearner(
         learner, versions=learner.versions, node=SERVER, above=None, weight="arrived", clients=np.zeros(0, np.int64)
     )
@@ -249,7 +276,34 @@ def node_learners(
         kept = 3 if goes_on[edge] else 2
         versions = Versions(first=learner.model.clone(), kept=kept, store=learner.store, node=node)
         nodes[edge] = NodeLearner(
-            learner, versions=versions, node=node, above=nodes[over], weight=weight, clients=np.flatnonzero(members == edge)
+            learner, versions=versions, node=node, above=nodes[over], weight=weight, clients=np.flatnonzero(coordinator == edge)
         )
         nodes[over].edges[edge] = nodes[edge]
+    for node, cached in zip(nodes, caches, strict=True):
+        if cached:
+            nodes[node].cache = _cache_of(nodes[node], learner, node, coordinator, above, weights)
     return nodes
+
+
+def _cache_of(
+    node: NodeLearner,
+    learner: FederatedLearner,
+    number: int,
+    coordinator: IntArray,
+    above: Sequence[int],
+    weights: Sequence[Weight],
+) -> ModelCache:
+    """Return the cache of the last models of the members of `node`, which has this number: edges, or the clients that are there.
+
+    Clients count by their samples, edges by the samples of all clients below them, unless their weight is "equal".
+    """
+    first, store, owner = node._versions.id(0), learner.store, SERVER if number < 0 else edge_node(number)
+    if not node.edges:
+        return ModelCache(
+            sizes=learner.data_sizes, first=first, store=store, node=owner, members=lambda: np.asarray(coordinator == number)
+        )
+    sizes = np.zeros(len(above), np.int64)
+    for edge, member in node.edges.items():
+        sizes[edge] = 1 if weights[edge] == "equal" else member.registered
+    is_member = np.array(above) == number
+    return ModelCache(sizes=sizes, first=first, store=store, node=owner, members=lambda: is_member)

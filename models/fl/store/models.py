@@ -27,11 +27,11 @@ class ModelId(NamedTuple):
 
     node: int
     """Node that made the vector: `SERVER`, a client, or `edge_node` of an edge."""
-    kind: Literal["version", "trained", "peer"]
-    """"version": a version of the node's model; "trained": the node's model after local training; "peer": a model of a run of
-    peers, where all models are numbered together, with `SERVER` as their node."""
+    kind: Literal["version", "trained", "entry", "peer"]
+    """"version": a version of the node's model; "trained": the node's model after local training; "entry": an entry of the node's
+    cache; "peer": a model of a run of peers, where all models are numbered together, with `SERVER` as their node."""
     number: int
-    """Number of the version, the round in which training began, or the number of a peer's model."""
+    """Number of the version, the round in which training began, or the number of the entry or of a peer's model."""
 
 
 class ModelStore:

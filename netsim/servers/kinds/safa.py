@@ -43,10 +43,11 @@ class ByVersion(StateFields, Dispatch):
     Each trains from the newest model, or goes on from the model that it holds. `lag_tolerance`: largest age in rounds of a
     model with which a client may go on; a client at work on an older model drops its update, which ends as aborted. A client
     whose update was lost, or that came back, trains again from the model that it holds, without a download. If the model was
-    lost on its way, the newest model is sent. Raises ValueError for a tolerance below 0.
+    lost on its way, the newest model is sent. A client that came from another coordinator is sent the newest model, too. Raises
+    ValueError for a tolerance below 0.
     """
 
-    state_fields = ("_wants", "_begun", "_made_round", "_version")
+    state_fields = ("_wants", "_begun", "_made_round", "_version", "_moved")
     needs_updates = needs_losses = False
     restarts: Sequence[tuple[int, int]] = ()
 
@@ -58,7 +59,9 @@ class ByVersion(StateFields, Dispatch):
         self.lag_tolerance = lag_tolerance
         self.attempts: Attempts = ObjectAttempts()
         self.renewed: IntArray = np.zeros(0, np.int64)
-        """Clients that were forced to take the present model when the round opened."""
+        """Clients whose entries of the cache become the present model: forced to take it when the round opened, or come from
+        another coordinator.
+        """
         self._wants: BoolArray = np.ones(pool.count, np.bool_)
         """True (K,) for clients that need a new model: they have delivered, or never got a model."""
         self._made_round: IntArray = np.zeros(pool.count, np.int64)
@@ -66,12 +69,15 @@ class ByVersion(StateFields, Dispatch):
         self._version: IntArray = np.zeros(pool.count, np.int64)
         self._begun: IntArray = np.zeros(pool.count, np.int64)
         """Round (K,) in which each client last began an attempt."""
+        self._moved: BoolArray = np.zeros(pool.count, np.bool_)
+        """True (K,) for clients that came from another coordinator and have not delivered since, nor been renewed."""
         self._chosen: IntArray = np.zeros(0, np.int64)
         """Clients that begin an attempt in this round."""
         self._sent_to: IntArray = np.zeros(0, np.int64)
         """Clients that are sent the newest model in this round."""
         self._presence = Presence(pool)
         pool.follow(self._on_end)
+        pool.follow_moves(self._on_move)
 
     @property
     def selection(self) -> IntArray | Selection:
@@ -88,9 +94,12 @@ class ByVersion(StateFields, Dispatch):
         """Choose by version: clients that need or must take the new model, and idle clients that go on with theirs."""
         present, busy = self.pool.selectable(busy_too=True), self.pool.busy
         too_old = ~self._wants & (number - 1 - self._made_round > self.lag_tolerance)
-        self.renewed = np.flatnonzero(present & too_old)
-        self._sent_to = np.flatnonzero(present & (too_old | self._wants))
-        self._chosen = np.flatnonzero(present & (too_old | ~busy))
+        self.renewed = np.flatnonzero(present & (too_old | self._moved))
+        self._moved[self.renewed] = False
+        begins = present & (too_old | ~busy)
+        # A client that moved may be busy with an update for its last coordinator: it is sent the model after that.
+        self._sent_to = np.flatnonzero(begins & (too_old | self._wants))
+        self._chosen = np.flatnonzero(begins)
         return self._chosen
 
     def leave_out(self, client: int) -> None:
@@ -129,12 +138,18 @@ class ByVersion(StateFields, Dispatch):
 
     def _on_end(self, update: Update) -> None:
         """Note that a client needs a new model: it has delivered, or the model was lost on its way."""
+        if not update.censored:
+            self._moved[update.client] = False
         if update.begun_round < self._begun[update.client]:
             return  # the client has dropped this update for the new model
         was_sent_model = self._made_round[update.client] == update.begun_round - 1
         has_trained = update.compute_start_s >= 0.0
         if not update.censored or (was_sent_model and not has_trained):
             self._wants[update.client] = True
+
+    def _on_move(self, client: int) -> None:
+        """Note that a client comes from another coordinator, or goes to one: it needs a new model when it is here next."""
+        self._wants[client] = self._moved[client] = True
 
     def held_versions(self, number: int) -> list[int]:
         """Return the versions from which clients may still begin in round `number`."""

@@ -427,10 +427,14 @@ class RoundLoop:
         self.dispatch.tell(closed)
         self.assignment.close()
         self.round = number
-        if self._outlast and self.learner.aggregates:
-            in_use = [attempt.version for attempt in (*pool.alive.values(), *self.close.pending())]
-            self.learner.retain([*in_use, *self.dispatch.held_versions(number + 1)])
+        self.retain_versions()
         return closed
+
+    def retain_versions(self) -> None:
+        """Let the learner keep the versions of the model that updates started from, or clients may begin from."""
+        if self._outlast and self.learner.aggregates:
+            in_use = [attempt.version for attempt in (*self.pool.alive.values(), *self.close.pending())]
+            self.learner.retain([*in_use, *self.dispatch.held_versions(self.round + 1)])
 
     def _wait_for_open(self, number: int) -> Process[Cause]:
         """Wait until round `number` may open, and return the cause of its opening: the last close or the start if it did not

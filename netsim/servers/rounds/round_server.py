@@ -285,8 +285,13 @@ class RoundServer(LoopServer):
 
     def run_round(self) -> Process[None]:
         """Run one round, as a process of the clock. Raises NobodyLeftError if no further round is possible."""
+        yield from self.run_recorded()
+
+    def run_recorded(self) -> Process[ClosedRound]:
+        """Run one round as `run_round` does, and return it."""
         closed = yield from self.loop.run_round()
         self._record(closed)
+        return closed
 
     def _record(self, closed: ClosedRound) -> None:
         """Record a closed round and its attempts, after the evaluation of its model."""

@@ -95,7 +95,7 @@ class Edge(StateFields):
     """An edge, which is client `number` of the pool `edges` and serves its `members` by the rules of `server`.
 
     A term begins when the model from above arrives. It ends after `rule.rounds` own rounds, or when no member is left. Then the
-    edge sends its model up, or its attempt ends as aborted if no update arrived in the term. If the attempt of the edge ends
+    edge sends its model up, or its attempt ends as aborted if no round of the term made a model. If the attempt of the edge ends
     earlier, the term ends with it, and so do all attempts of members.
 
     An edge that goes on (`rule.goes_on`) makes rounds of its next term while its model travels, at most all of them. The next
@@ -106,7 +106,7 @@ class Edge(StateFields):
     counts its rounds without gaps.
     """
 
-    state_fields = ("_left", "_arrived", "_attempt", "_ahead", "_away_s")
+    state_fields = ("_left", "_models_made", "_attempt", "_ahead", "_away_s")
 
     def __init__(
         self,
@@ -127,8 +127,8 @@ class Edge(StateFields):
         """Attempt of the edge whose term is under way."""
         self._left = 0
         """Remaining rounds of the term, including the round under way."""
-        self._arrived = 0
-        """Updates that arrived in the term."""
+        self._models_made = 0
+        """Rounds of the term that made a model."""
         self._attempt = 0
         """Number of the attempt of the edge whose term is under way, or was last."""
         self._ahead = False
@@ -143,9 +143,11 @@ class Edge(StateFields):
         """Begin the term of `attempt`, whose model has arrived."""
         ahead, self._ahead = self._ahead, False
         self._term, self._attempt = attempt, attempt.number
+        # The model from above counts as a new version: versions in use must not be dropped for it.
+        self.server.loop.retain_versions()
         self.models.begin_term(attempt.version, ahead=ahead)
         if not ahead:
-            self._left, self._arrived = self.rule.rounds, 0
+            self._left, self._models_made = self.rule.rounds, 0
             self.server.loop.begin_term((attempt.round - 1) * self.rule.rounds, Cause(TERM, attempt.number))
         if not self._errand.running:
             self._errand.start(self._run())
@@ -154,11 +156,13 @@ class Edge(StateFields):
         """Run the remaining rounds of the term, and end the term if its model has arrived."""
         while self._left:
             try:
-                yield from self.server.run_round()
+                closed = yield from self.server.run_recorded()
             except NobodyLeftError:
                 self.server.loop.abandon()
                 break
             self._left -= 1
+            # Updates that arrived earlier may make the model of a round in which none arrives.
+            self._models_made += self.server.loop.close.folds_none or not all(closed.attempts.column("censored"))
         if self._term is not None:
             self._end_term(self._term)
 
@@ -168,12 +172,12 @@ class Edge(StateFields):
         life, now = self.edges.life, self.edges.clock.now
         if now == attempt.departure_s:
             life.leave(attempt, now)
-        elif not self._arrived:
+        elif not self._models_made:
             life.end(attempt, "aborted", now, "nothing")
         else:
             self.models.end_term(attempt.begun_round, goes_on=self.rule.goes_on)
             if self.rule.goes_on:
-                self._ahead, self._left, self._arrived = True, self.rule.rounds, 0
+                self._ahead, self._left, self._models_made = True, self.rule.rounds, 0
                 self._await_departure(attempt.departure_s)
                 self._errand.start(self._run())
             life.proceed(attempt, now)
@@ -209,8 +213,7 @@ class Edge(StateFields):
             self.models.drop_term(attempt.begun_round)
 
     def on_round(self, row: RoundRow) -> None:
-        """Callback at the close of an own round: record it, and count its deliveries for the term."""
-        self._arrived += row.delivered
+        """Callback at the close of an own round: record it."""
         values = row._asdict() | {"edge": self.name, "term": self._attempt}
         self.recorder.edge_round(EdgeRoundRow(**{name: values[name] for name in EdgeRoundRow._fields}))
 

@@ -219,6 +219,8 @@ class Moves(StateFields):
     def _apply(self, client: int, edge: int) -> None:
         """Make `client` a member of `edge`."""
         views, before = self._clients.views, int(self._coordinator[client])
+        if edge == before:
+            return
         views[self._edges[before].name].move(client, comes=False)
         views[self._edges[edge].name].move(client, comes=True)
         self._coordinator[client] = edge
@@ -230,9 +232,11 @@ class Moves(StateFields):
 
     def load_state_dict(self, state: State) -> None:
         """Load the state of a run under way, and bring all clients to their edges."""
-        for client, edge in enumerate(state["coordinator"].tolist()):
-            self._apply(client, edge)
         super().load_state_dict(state)
+        # Servers have restored their own state: they must not note these clients as come or gone.
+        for name, view in self._clients.views.items():
+            assert name is not None
+            view.is_member[:] = self._coordinator == self._numbers[name]
         for client in self._visits:
             update = self._clients.pool.alive_now.get(client)
             if update is not None and update.edge is not None:

@@ -25,7 +25,7 @@ from netsim.records.tables import UNFINISHED
 
 FILE = f"{UNFINISHED}/checkpoint.npz"
 """Path of the checkpoint in the folder of its run."""
-FORMAT = 7
+FORMAT = 8
 _TREE = "tree"
 _PART = 1 << 20
 """Bytes that are read at a time."""

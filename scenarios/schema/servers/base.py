@@ -29,6 +29,8 @@ class Server(Component):
     """True if there is no server: peers train and send each other models."""
     why_no_tier: ClassVar[str] = "coordinates clients alone"
     """Reason why it is no coordinator of a tree of `[edges]`, neither at the top nor at an edge; empty: it is one."""
+    why_not_of_edges: ClassVar[str] = ""
+    """Reason why its members cannot be edges, where it may be an edge's server; empty: they can."""
     waits_for_all: ClassVar[bool] = False
     """True if m clients are selected together, and a round lasts as long as the slowest of them unless it closes earlier."""
     fresh: ClassVar[bool] = False
@@ -97,6 +99,12 @@ class Server(Component):
     @abstractmethod
     def check(self, scenario: "Scenario") -> None:
         """Raise a pydantic refusal for the first table or key that this server does not go with."""
+
+    def check_members(self, scenario: "Scenario", place: tuple[str | int, ...], *, of_edges: bool) -> None:
+        """Raise a pydantic refusal for what does not go with this table at `place`. `of_edges`: its members are edges.
+
+        This default refuses nothing.
+        """
 
     def check_policy(self, policy: Component, scenario: "Scenario") -> None:
         """Raise a pydantic refusal of a policy of `scenario` that does not go with the other keys of this table.

@@ -1,5 +1,6 @@
 """The `[edges]` table: nodes between server and clients, each a server to its members and a client of the node above."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,6 +11,7 @@ from scenarios.schema.per_client import PerClientField
 from scenarios.schema.section import Section, default_table, problem
 from scenarios.schema.servers.base import refuse_reward
 from scenarios.schema.servers.buffered import Buffered
+from scenarios.schema.servers.full_participation import Compass, Safa
 from scenarios.schema.servers.kinds import KINDS, SemiSynchronous, Synchronous
 from scenarios.schema.servers.own_server import OwnServer
 from scenarios.schema.world import Downlink
@@ -58,17 +60,39 @@ class EdgeSemiSynchronous(SemiSynchronous):
     from_opening: ClassVar[bool] = True
 
 
+class EdgeSafa(Safa):
+    """All members of an edge train all the time; of the updates that arrive in a round so many are picked for its model (SAFA).
+
+    The edge has a cache of its members' last models. As the model of the node above arrives, all entries move by its difference
+    from the edge's own. A client that comes from another edge is sent the edge's model, which is its entry until it delivers.
+    """
+
+    kind: Literal["safa"] = "safa"
+    """safa: semi-asynchronous, every member at work, a share of what arrives picked, a cache of all."""
+    per_round: Count | None = None  # type: ignore[assignment]
+    """Updates picked a round. Absent: as many as the edge has members."""
+
+
 RULES: dict[str, Any] = {
     "synchronous": EdgeSynchronous,
     "semi-synchronous": EdgeSemiSynchronous,
     "buffered": EdgeBuffered,
+    "safa": EdgeSafa,
+    "compass": Compass,
 }
 
 
-def why_no_tier(server: Any) -> str:
-    """Return the reason why a kind of server cannot coordinate edges or be an edge's server, with the remedy."""
-    *others, last = RULES
-    return f"{server.why_no_tier}; set kind = {', '.join(map(repr, others))} or {last!r}"
+def remedy(reason: str, kinds: Iterable[str] = RULES) -> str:
+    """Return the reason why a server cannot coordinate members, with one of `kinds` as the remedy."""
+    *others, last = kinds
+    return f"{reason}; set kind = {', '.join(map(repr, others))} or {last!r}"
+
+
+def refuse_as_coordinator_of_edges(server: Any, place: tuple[str | int, ...], way_out: str = "") -> None:
+    """Refuse a `server` at `place` whose members cannot be edges. `way_out`: a further remedy."""
+    if reason := server.why_no_tier or server.why_not_of_edges:
+        kinds = [name for name, rule in RULES.items() if not rule.why_not_of_edges]
+        raise problem((*place, "kind"), server.kind, f"{remedy(reason, kinds)}{way_out}")
 
 
 class Tier(Section):
@@ -115,7 +139,7 @@ class Tier(Section):
         server = value.get("server") if isinstance(value, dict) else None
         kind = server.get("kind") if isinstance(server, dict) else None
         if kind in KINDS and kind not in RULES:
-            raise problem(("server", "kind"), kind, why_no_tier(KINDS[kind]))
+            raise problem(("server", "kind"), kind, remedy(KINDS[kind].why_no_tier))
         return value
 
     @model_validator(mode="after")
@@ -200,8 +224,7 @@ def check_edges(scenario: "Scenario") -> None:
     edges, server = scenario.edges, scenario.server
     if edges is None:
         return
-    if server.why_no_tier:
-        raise problem(("server", "kind"), server.kind, f"{why_no_tier(server)}, or leave [edges] out")
+    refuse_as_coordinator_of_edges(server, ("server",), ", or leave [edges] out")
     refused = {
         "channels": "are of one server; leave them out, each client then has a link to its edge",
         "scheduler": "assigns sub-channels of one server; leave it out",
@@ -258,6 +281,12 @@ def _check_rules(scenario: "Scenario", edges: Edges) -> None:
         place = ("edges", "tiers", i, "server")
         if tier.server.own:
             continue
+        if i not in leaves:
+            refuse_as_coordinator_of_edges(tier.server, place)
+        if tier.server.decider == "server" and tier.policy.kind != "random":
+            reason = f"server.kind = {tier.server.kind!r} selects nobody: all members take part; leave it out"
+            raise problem(("edges", "tiers", i, "policy", "kind"), tier.policy.kind, reason)
+        tier.server.check_members(scenario, place, of_edges=i not in leaves)
         for key in ("first", "at_least"):
             value, per_round = tier.server.parameters().get(key), tier.server.parameters().get("per_round")
             if value is not None and per_round is not None and value > per_round:

@@ -50,7 +50,7 @@ class Safa(Server):
 
     decider: ClassVar[Literal["policy", "scheduler", "server"]] = "server"
     why_no_probes: ClassVar[str] = "the server of SAFA selects nobody; leave it out"
-    why_no_tier: ClassVar[str] = "averages a cache of its clients' last models, in which a model from the node above has no part"
+    why_no_tier: ClassVar[str] = ""
 
     @property
     def caches(self) -> bool:
@@ -70,14 +70,20 @@ class Safa(Server):
         check_channels(scenario, self.contention, "clients.count", count)
         if self.per_round > count:
             raise problem(("server", "per_round"), self.per_round, f"must be at most the {count} clients of clients.count")
+
+    def check_members(self, scenario: "Scenario", place: tuple[str | int, ...], *, of_edges: bool) -> None:
+        """Refuse an order by speed that is not known, and an aggregation of clients' updates beside the cache."""
         if self.order == "speed":
+            key = (*place, "order")
             if self.selection != "after-all":
-                reason = "goes with selection = 'after-all'; otherwise who comes first is picked"
-                raise problem(("server", "order"), "speed", reason)
+                raise problem(key, "speed", "goes with selection = 'after-all'; otherwise who comes first is picked")
+            if of_edges:
+                raise problem(key, "speed", "edges have no speed of their own; leave it out")
             if not any(getattr(scenario.compute, name) is not None for name in SPEEDS):
                 reason = f"nothing says how fast clients train; give one of {', '.join(SPEEDS)} in [compute]"
-                raise problem(("server", "order"), "speed", reason)
-        refuse_aggregation(scenario, "the cache is averaged by the clients' samples, whatever their age")
+                raise problem(key, "speed", reason)
+        if not of_edges:
+            refuse_aggregation(scenario, "the cache is averaged by the clients' samples, whatever their age")
 
     def describe(self, scenario: "Scenario") -> str:
         """Describe the participation: all clients, and the number picked."""
@@ -111,17 +117,21 @@ class Compass(Server):
     gives_steps: ClassVar[bool] = True
     decider: ClassVar[Literal["policy", "scheduler", "server"]] = "server"
     why_no_probes: ClassVar[str] = "the server of FedCompass selects nobody; leave it out"
-    why_no_tier: ClassVar[str] = "assigns local steps, which edges do not make, and keeps groups as rounds of an edge break off"
+    why_no_tier: ClassVar[str] = ""
+    why_not_of_edges: ClassVar[str] = "assigns local steps to its members, and edges make rounds"
 
     def check(self, scenario: "Scenario") -> None:
-        """Refuse a policy, `[compute]` without a speed, and an aggregation that replaces the model by one client's update."""
+        """Refuse a policy."""
         refuse_oracle(scenario)
         refuse_policy(scenario)
         refuse_reward(scenario, "measures a selection, and here everyone takes part; leave it out")
         check_channels(scenario, self.contention, "clients.count", scenario.clients.count)
+
+    def check_members(self, scenario: "Scenario", place: tuple[str | int, ...], *, of_edges: bool) -> None:
+        """Refuse `[compute]` without a speed, and an aggregation that replaces the model by one client's update."""
         if not any(getattr(scenario.compute, name) is not None for name in SPEEDS):
             reason = f"gives clients steps by their speed; give one of {', '.join(SPEEDS)} in [compute]"
-            raise problem(("server", "kind"), "compass", reason)
+            raise problem((*place, "kind"), "compass", reason)
         learner = scenario.learner
         if learner is None:
             return

@@ -45,9 +45,12 @@ def epochs_beside_steps(outlook: Outlook) -> Iterator[Caution]:
     """Warn of amounts of work if the server sets the steps of an update."""
     scenario = outlook.scenario
     work, learner = scenario.work, scenario.learner
-    if scenario.server.own or not scenario.server.gives_steps:
+    servers = scenario.servers_of_clients
+    if not all(server.gives_steps for server in servers.values()):
         return
-    counts = f"has no effect, as server.kind = {scenario.server.kind!r} says how many steps an update has; leave it out"
+    path, server = next(iter(servers.items()))
+    key = ".".join(map(str, path))
+    counts = f"has no effect, as {key}.kind = {server.kind!r} says how many steps an update has; leave it out"
     if work is not None:
         # If the samples of clients are unknown, the planned steps determine the work of an update.
         held = learner is not None or scenario.clients.data_sizes is not None
@@ -62,7 +65,7 @@ def epochs_beside_steps(outlook: Outlook) -> Iterator[Caution]:
 def learner_beside_work(outlook: Outlook) -> Iterator[Caution]:
     """Warn of amounts of work in `[learner]` that `[work]` replaces."""
     scenario = outlook.scenario
-    if scenario.work is None or scenario.server.gives_steps:
+    if scenario.work is None or all(server.gives_steps for server in scenario.servers_of_clients.values()):
         return
     work = scenario.work
     replaced = {"epochs": "epochs" if work.epochs is not None else "steps" if work.steps is not None else None}

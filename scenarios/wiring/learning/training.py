@@ -144,7 +144,7 @@ def _check_memory(options: LearnerOptions, parameters: int | None, updates: int)
 def _check_disk(options: LearnerOptions, parameters: int | None, scenario: Scenario) -> None:
     """Refuse `memory_bytes` if the models beyond it do not fit on disk. Only for servers that keep a model for each client."""
     memory_bytes = options.memory_bytes
-    if parameters is None or memory_bytes is None or not (scenario.server.trains_peers or scenario.server.caches):
+    if parameters is None or memory_bytes is None or not (scenario.server.trains_peers or scenario.keeps_caches):
         return
     needed = 4 * parameters * scenario.clients.count - memory_bytes
     folder = tempfile.gettempdir()
@@ -198,7 +198,10 @@ def build_trained(
             protection=protection,
             streams=streams,
             compressions=build_compressions(scenario),
-            surroundings=Surroundings(plan=plan, cached=scenario.server.caches, workers=_workers(options, cluster)),
+            # With edges each node has a cache of its own (`node_learners`).
+            surroundings=Surroundings(
+                plan=plan, cached=scenario.server.caches and scenario.edges is None, workers=_workers(options, cluster)
+            ),
         )
 
 

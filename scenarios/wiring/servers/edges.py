@@ -135,7 +135,7 @@ def tree(world: World, compose: Composer) -> TreeServer:
     client_coordinators, edge_coordinators = Coordinators(client_pool), Coordinators(edge_pool)
     coordinator = np.array(layout.coordinator, np.int64)
     attendance = TreeAttendance(clients=client_pool, coordinator=coordinator, above=layout.above)
-    learners = _learners(world, section, layout)
+    learners = _learners(world, section, layout, coordinator)
     clients_move = section.moves is not None or world.scenario.script is not None
     servers: dict[int, RoundServer] = {}
     members_of: dict[int, Members] = {}
@@ -439,8 +439,11 @@ def _edge_pool(
     )
 
 
-def _learners(world: World, section: Edges, layout: Layout) -> dict[int, NodeLearner] | None:
-    """Return the learner of each node, -1 being the server; None where nothing is trained."""
+def _learners(world: World, section: Edges, layout: Layout, coordinator: IntArray) -> dict[int, NodeLearner] | None:
+    """Return the learner of each node, -1 being the server; None where nothing is trained.
+
+    `coordinator` (K,): the edge of each client, which moves keep up to date.
+    """
     if world.trained is None:
         return None
     from models.fl.learners.node_learner import node_learners
@@ -451,7 +454,8 @@ def _learners(world: World, section: Edges, layout: Layout) -> dict[int, NodeLea
     return node_learners(
         world.trained,
         above=layout.above,
-        coordinator=layout.coordinator,
+        coordinator=coordinator,
         weights=[tier.weight for tier in tiers],
         goes_on=[tier.goes_on for tier in tiers],
+        caches=[world.scenario.server.caches, *(tier.server.caches for tier in tiers)],
     )

@@ -23,6 +23,12 @@ ROUGH: dict[str, Any] = {
     "uplink": LOSSY,
     "edges": {"downlink": varied(0.3, 0.3), "uplink": LOSSY},
 }
+SAFA = {"kind": "safa", "per_round": 2, "lag_tolerance": 1}
+STEPS = {
+    "clients": {"count": 6, "data_sizes": 100.0},
+    "work": {"batch_size": 10},
+    "compute": ROUGH["compute"] | {"seconds_per_sample": 0.01},
+}
 BUFFERED = {"server": {"kind": "buffered", "concurrency": 2}, "policy": {"kind": "random"}}
 WORLDS: dict[str, dict[str, Any]] = {
     "all": study(tier(rounds=3), **ROUGH),
@@ -31,6 +37,15 @@ WORLDS: dict[str, dict[str, Any]] = {
     "first above": study(tier(rounds=2), **ROUGH, server={"per_round": 2, "first": 1, "when_short": "proceed"}),
     "asynchronous above": study(tier(rounds=2), **ROUGH | BUFFERED),
     "asynchronous below": study(tier(rounds=2, server={"kind": "buffered", "buffer": 2}), **ROUGH),
+    "safa below": study(tier(rounds=3, server=SAFA), **ROUGH | {"clients": {"count": 6}}),
+    "safa above": {
+        key: table
+        for key, table in study(tier(count=3, rounds=2), **ROUGH | {"clients": {"count": 6}, "server": SAFA}).items()
+        if key != "policy"
+    },
+    "compass below": study(
+        tier(rounds=3, server={"kind": "compass", "min_steps": 2, "max_steps": 8, "slack": 5.0}), **ROUGH | STEPS
+    ),
     "going on": study(tier(rounds=2, goes_on=True), **ROUGH),
     "going on for long": study(tier(rounds=4, goes_on=True), **ROUGH),
     "outages": study(tier(rounds=2), **ROUGH, outages=[{"name": "mast", "mean_up_s": 9.0, "mean_down_s": 1.0}]),

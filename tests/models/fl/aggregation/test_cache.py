@@ -32,23 +32,23 @@ def cache_of(sizes: list[int], first: list[float]) -> tuple[ModelCache, ModelSto
 def test_the_mean_counts_every_client_by_its_samples() -> None:
     cache, store = cache_of([1, 1, 2], [4.0, 0.0])
     assert cache.mean().tolist() == [4.0, 0.0]
-    cache.put(np.array([2]), np.array([1]), torch.tensor([[0.0, 2.0]]))
+    cache.put(np.array([2]), torch.tensor([[0.0, 2.0]]))
     assert cache.mean().tolist() == [2.0, 1.0]
     cache.renew(np.array([0, 1]), store.put(SECOND, torch.tensor([8.0, 8.0])))
     store.release(SECOND)
     assert cache.mean().tolist() == [4.0, 5.0]
     # One vector for both clients that were renewed, which goes with the last of them.
     assert len(store) == 3
-    cache.put(np.array([0]), np.array([2]), torch.tensor([[1.0, 1.0]]))
+    cache.put(np.array([0]), torch.tensor([[1.0, 1.0]]))
     assert SECOND in store
-    cache.put(np.array([1]), np.array([2]), torch.tensor([[1.0, 1.0]]))
+    cache.put(np.array([1]), torch.tensor([[1.0, 1.0]]))
     assert SECOND not in store
 
 
 def test_an_entry_is_a_copy_and_its_state_goes_on() -> None:
     cache, store = cache_of([1, 3], [0.0])
     sent = torch.tensor([[1.0], [2.0]])
-    cache.put(np.array([0, 1]), np.array([1, 1]), sent)
+    cache.put(np.array([0, 1]), sent)
     sent.zero_()
     assert cache.mean().tolist() == [1.75]
     cache.renew(np.array([0]), store.put(SECOND, torch.tensor([5.0])))
@@ -56,6 +56,21 @@ def test_an_entry_is_a_copy_and_its_state_goes_on() -> None:
     other.load_state_dict(copied(cache.state_dict()), torch.device("cpu"))
     assert other.mean().tolist() == cache.mean().tolist() == [2.75]
     assert len(loaded) == 3
+
+
+def test_entries_move_together_and_members_alone_count() -> None:
+    store, here = ModelStore(), np.array([True, True, True])
+    first = store.put(FIRST, torch.tensor([4.0]))
+    cache = ModelCache(sizes=np.array([1, 1, 2]), first=first, store=store, members=lambda: here)
+    store.release(first)
+    cache.put(np.array([2]), torch.tensor([[0.0]]))
+    cache.shift(torch.tensor([3.0]))
+    # Two vectors: what clients 0 and 1 share, and that of client 2.
+    assert (cache.mean().tolist(), len(store)) == ([5.0], 2)
+    here[0] = False
+    assert cache.mean().tolist() == pytest.approx([(7.0 + 2 * 3.0) / 3])
+    here[:] = False
+    assert cache.mean() is None
 
 
 def test_a_cache_that_no_memory_holds_is_refused() -> None:
@@ -161,7 +176,7 @@ def test_a_model_that_stays_is_added_up_alike_after_a_resume() -> None:
     second.aggregate(told, want_updates=False)
     assert first.state_dict()["cache"]["entries"] == second.state_dict()["cache"]["entries"]
     assert first.state_dict()["cache"]["entries"] == {
-        0: [0, "trained", 3],
+        0: [SERVER, "entry", 3],
         1: [SERVER, "version", 1],
         2: [SERVER, "version", 2],
     }

@@ -104,7 +104,76 @@ def test_an_asynchronous_server_adds_the_step_of_each_edge_by_its_staleness() ->
     np.testing.assert_allclose(model_of(built), one + 0.5 * (slow - first), atol=1e-6)
 
 
+SAFA = {"kind": "safa", "per_round": 2, "lag_tolerance": 1}
+COMPASS = {"kind": "compass", "min_steps": 1, "max_steps": 6}
+STEPS = {"compute": {"delay": RANDOM, "seconds_per_sample": 0.002}, "learner": LEARNER | {"aggregation": {"kind": "fixed-share"}}}
+
+
+def without_policy(tables: dict[str, Any]) -> dict[str, Any]:
+    """The scenario for a server that selects nobody."""
+    return {name: table for name, table in tables.items() if name != "policy"}
+
+
+@pytest.mark.parametrize("server", [SAFA | {"per_round": 3}, COMPASS], ids=["safa", "compass"])
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_one_edge_without_backhaul_is_the_server_step_for_step(server: dict[str, Any], rounds: int) -> None:
+    # Losses leave rounds without an arrival, whose model is of earlier ones.
+    rough = {"uplink": constant(0.1) | {"channel": {"kind": "bernoulli", "success": 0.7}}}
+    parts = STEPS if server["kind"] == "compass" else {"compute": STEPS["compute"]}
+    flat = without_policy(learning(clients={"count": 6}, rounds=12, server=server, **rough, **parts))
+    edges = {**flat.pop("edges"), **ZERO, "tiers": [tier(count=1, rounds=rounds, server=server)]}
+    (tiered, records), (alone, rows) = (
+        ready(flat | {"rounds": 12 // rounds, "edges": edges, "server": {"per_round": 1}, "policy": {"kind": "all"}}),
+        ready(flat),
+    )
+    for round in range(rounds, 13, rounds):
+        tiered.simulation.run(until_round=round // rounds)
+        alone.simulation.run(until_round=round)
+        np.testing.assert_allclose(model_of(tiered), model_of(alone), atol=5e-6)
+    assert [row.end_s for row in records.edge_rounds] == [row.end_s for row in rows.rounds]
+    columns = ("client", "round", "outcome", "outcome_s", "download_end_s", "steps")
+    shown = [[tuple(getattr(row, name) for name in columns) for row in run.updates] for run in (records, rows)]
+    assert shown[0] == shown[1]
+    assert len(shown[0]) > 20
+
+
+def test_a_model_from_above_moves_all_entries_of_a_cache() -> None:
+    built, _ = ready(learning(tier(server={"kind": "safa"}), rounds=2))
+    built.simulation.run(until_round=1)
+    edges = [edge.models for edge in built.server.edges]
+    own = [edge._versions.model.clone() for edge in edges]
+    kept = [edge.cache.mean() for edge in edges]
+    built.simulation.run(until_round=2)
+    starts = model_of(built)
+    assert np.abs(starts - own[0].numpy()).max() > 1e-4
+    for edge, model, mean in zip(edges, own, kept, strict=True):
+        # The mean was the edge's model, and all members have delivered: the cache is the mean of their models again.
+        torch.testing.assert_close(mean, model, atol=1e-6, rtol=0.0)
+        torch.testing.assert_close(edge.cache.mean(), edge._versions.model, atol=1e-6, rtol=0.0)
+
+
+def test_a_server_with_a_cache_counts_edges_that_it_did_not_pick_in_the_next_round() -> None:
+    # Terms of 2.7 s and 4.2 s: the first round picks edge 0 at 2.7 s. Edge 1's entry is the first model until 4.2 s.
+    rule = {"kind": "safa", "per_round": 1}
+    tables = without_policy(learning(compute=constant([0.5, 0.5, 2.0, 2.0]), rounds=2, server=rule))
+    built, records = ready(tables)
+    first, sizes = model_of(built), built.trained.data_sizes
+    shares = np.array([sizes[0] + sizes[1], sizes[2] + sizes[3]]) / sizes.sum()
+    built.simulation.run(until_round=1)
+    fast, slow = (edge.models for edge in built.server.edges)
+    own = fast._versions.model.numpy().copy()
+    np.testing.assert_allclose(model_of(built), shares[0] * own + shares[1] * first, atol=1e-6)
+    # The second round picks edge 1 first, since edge 0 was picked in the last.
+    built.simulation.run(until_round=2)
+    assert [row.end_s for row in records.rounds] == pytest.approx([2.7, 4.2])
+    np.testing.assert_allclose(model_of(built), shares @ np.stack([own, slow._versions.model.numpy()]), atol=1e-6)
+
+
 WORLDS: dict[str, dict[str, Any]] = {
+    "safa below": learning(tier(rounds=2, server=SAFA), clients={"count": 7}),
+    "safa above": without_policy(learning(tier(count=3, rounds=2), clients={"count": 7}, server=SAFA)),
+    "safa": without_policy(learning(tier(count=3, rounds=2, server=SAFA, goes_on=True), clients={"count": 7}, server=SAFA)),
+    "compass below": learning(tier(rounds=3, server=COMPASS), clients={"count": 7}, **STEPS),
     "synchronous": learning(tier(rounds=2)),
     "asynchronous": learning(tier(rounds=2, server={"kind": "buffered", "buffer": 2}), **BUFFERED),
     "three tiers": learning(tier(name="region", rounds=2), tier(count=4, above="region"), clients={"count": 8}, **BUFFERED),
@@ -116,7 +185,8 @@ WORLDS: dict[str, dict[str, Any]] = {
 def test_resumed_in_the_middle_models_are_the_same_bit_for_bit(name: str) -> None:
     link = {"delay": RANDOM, "channel": {"kind": "bernoulli", "success": 0.9}}
     edges = {**WORLDS[name]["edges"], "downlink": link, "uplink": link}
-    tables = WORLDS[name] | {"rounds": 6, "compute": {"delay": RANDOM}, "uplink": link, "edges": edges}
+    compute = WORLDS[name]["compute"] | {"delay": RANDOM}
+    tables = WORLDS[name] | {"rounds": 6, "compute": compute, "uplink": link, "edges": edges}
     whole, expected = played(tables)
     built, records = resumed(tables, 3)
     np.testing.assert_array_equal(model_of(built), model_of(whole))

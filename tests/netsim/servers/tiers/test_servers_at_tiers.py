@@ -12,6 +12,7 @@ from netsim.servers.rounds.close import WaitRule
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.schema.servers.kinds import KINDS
+from scenarios.schema.servers.own_server import OwnServer
 from scenarios.wiring.simulation import build
 from tests.helpers.edge_tiers import assert_alike, constant, played, resumed, study, tier
 
@@ -40,11 +41,14 @@ SERVERS: dict[str, dict[str, Any]] = {
     "synchronous": {"per_round": 2},
     "semi-synchronous": {"per_round": 2, "round_s": 1.5},
     "buffered": {"concurrency": 2},
+    "safa": {"per_round": 2, "lag_tolerance": 1},
+    "compass": {"min_steps": 1, "max_steps": 6},
     OWN: {"per_round": 2},
 }
 """The servers that coordinate a tier, with their keys."""
+OF_CLIENTS = {"compass"}
+"""Those whose members are clients."""
 NEEDED: dict[str, dict[str, Any]] = {
-    "safa": {"per_round": 2},
     "fl-fa": {"per_round": 2},
     "fl-da": {"per_round": 2},
     "peers": {"protocol": {"kind": "d-psgd"}},
@@ -61,20 +65,25 @@ def _world(kind: str, place: str) -> dict[str, Any]:
     tables = study(
         tier(count=3, rounds=2, **({"server": server} if place != "top" else {})),
         edges={"downlink": link, "uplink": link},
-        clients={"count": 7},
-        compute={"delay": RANDOM},
+        clients={"count": 7, "data_sizes": 30.0},
+        compute={"delay": RANDOM, "seconds_per_sample": 0.01},
+        work={"batch_size": 10},
         uplink=link,
         policy={"kind": "random"},
         rounds=6,
     )
-    return tables | ({"server": server} if place != "edge" else {})
+    if place != "edge":
+        tables["server"] = server
+        if KINDS.get(kind, OwnServer).decider == "server":
+            del tables["policy"]
+    return tables
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", [*KINDS, OWN])
 def test_a_server_coordinates_a_tier_or_one_message_says_why_not(kind: str, place: str) -> None:
     tables = _world(kind, place)
-    if kind not in SERVERS:
+    if kind not in SERVERS or (kind in OF_CLIENTS and place != "edge"):
         path = r"edges\.tiers\.0\.server" if place == "edge" else "server"
         with pytest.raises(UserError, match=rf"{path}\.kind = .{kind}.: .*; set kind = 'synchronous', .*") as refusal:
             build(parse(tables))

@@ -196,6 +196,21 @@ WORLDS: dict[str, dict[str, Any]] = {
     "slotted above": study(tier(rounds=2), server={"kind": "semi-synchronous", "per_round": 2, "round_s": 2.5}),
     "deadline above": study(tier(rounds=3), server={"per_round": 2, "deadline_s": 4.0}),
     "cancelled": study(tier(rounds=3), server={"per_round": 2, "first": 1, "stragglers": "cancel", "when_short": "proceed"}),
+    "safa below": study(tier(rounds=3, server={"kind": "safa", "per_round": 2, "lag_tolerance": 1}), clients={"count": 7}),
+    "safa below, going on": study(tier(rounds=3, goes_on=True, server={"kind": "safa"}), clients={"count": 7}),
+    "compass below": study(
+        tier(rounds=3, server={"kind": "compass", "min_steps": 1, "max_steps": 6}),
+        clients={"count": 7, "data_sizes": 30.0},
+        compute={"seconds_per_sample": 0.02},
+        work={"batch_size": 10},
+    ),
+    "compass below, going on": study(
+        tier(rounds=2, goes_on=True, server={"kind": "compass", "min_steps": 1, "max_steps": 6}),
+        clients={"count": 7, "data_sizes": 30.0},
+        compute={"seconds_per_sample": 0.02},
+        work={"batch_size": 10},
+        server={"per_round": 2, "deadline_s": 4.0},
+    ),
     "first below": study(tier(rounds=2, server={"kind": "synchronous", "first": 1}), server={"per_round": 2, "first": 1}),
     "three tiers": study(
         tier(name="region", rounds=2),
@@ -216,7 +231,7 @@ def rough(tables: dict[str, Any]) -> dict[str, Any]:
         "time_limit_s": 60.0,
         "downlink": link,
         "uplink": link,
-        "compute": {"delay": RANDOM},
+        "compute": tables["compute"] | {"delay": RANDOM},
         "availability": MARKOV,
         "edges": edges,
     }

@@ -73,8 +73,30 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         r"edges\.tiers\.0\.server\.contention = true: is of a server without edges",
     ),
     "server without edges": (
-        study(server={"kind": "safa", "per_round": 2}),
-        r"server\.kind = .safa.: averages a cache of its clients' last models, .*; set kind = .*, or leave \[edges\] out",
+        study(server={"kind": "compass"}),
+        r"server\.kind = .compass.: assigns local steps to its members, and edges make rounds; set kind = 'synchronous', "
+        r"'semi-synchronous', 'buffered' or 'safa', or leave \[edges\] out",
+    ),
+    "steps for edges": (
+        study(tier(name="region", server={"kind": "compass"}), tier(count=4, above="region")),
+        r"edges\.tiers\.0\.server\.kind = .compass.: assigns local steps to its members, and edges make rounds; set kind = .*",
+    ),
+    "steps without a speed": (
+        study(tier(server={"kind": "compass"})),
+        r"edges\.tiers\.0\.server\.kind = .compass.: gives clients steps by their speed; give one of seconds_per_sample",
+    ),
+    "a policy of an edge that selects nobody": (
+        study(tier(server={"kind": "safa"}, policy={"kind": "all"})),
+        r"edges\.tiers\.0\.policy\.kind = .all.: server\.kind = 'safa' selects nobody: all members take part; leave it out",
+    ),
+    "edges in the order of their speed": (
+        {key: table for key, table in study().items() if key != "policy"}
+        | {"server": {"kind": "safa", "per_round": 2, "selection": "after-all", "order": "speed"}},
+        r"server\.order = .speed.: edges have no speed of their own",
+    ),
+    "an aggregation beside a cache": (
+        learning(tier(server={"kind": "safa"}), learner=LEARNER | {"aggregation": {"kind": "median"}}),
+        r"learner\.aggregation\.kind = .median.: leave it out: the cache is averaged by the clients' samples",
     ),
     "shared bandwidth": (
         study(edges={"uplink": {"shared": {"bandwidth_bytes_per_s": 1e6}}}),
