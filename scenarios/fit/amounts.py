@@ -15,27 +15,28 @@ _LEAST_RATIO = 1.2
 
 @dataclass(frozen=True, slots=True)
 class FittedSpeed:
-    """seconds = overhead + amount x seconds per unit x noise, the noise log-normal with mean 1.
-
-    `overhead_s`, `seconds_per_unit` and `sigma` (of the noise's logarithm) with their 95 % intervals; `number` durations, of
-    which `censored` were cut off.
-    """
+    """Fit of seconds = overhead + amount x seconds per unit x noise, with log-normal noise of mean 1."""
 
     overhead_s: Estimate
     seconds_per_unit: Estimate
     sigma: Estimate
+    """Standard deviation of the noise's logarithm."""
     number: int
+    """Number of durations."""
     censored: int
+    """Number of durations that were cut off."""
 
 
 def amounts_differ(amounts: FloatArray) -> bool:
-    """Return True if amounts (n,) differ enough to tell a speed; False if one is not known or not above 0."""
+    """Return True if amounts (n,) differ enough to tell a speed from an overhead; False if any is unknown or not above 0."""
     known = np.isfinite(amounts) & (amounts > 0)
     return bool(known.all() and len(amounts) > 2 and amounts.max() >= _LEAST_RATIO * amounts.min())
 
 
 def fit_speed(seconds: FloatArray, censored: BoolArray, amounts: FloatArray) -> FittedSpeed:
-    """Fit overhead, speed and noise to durations (n,), of which those `censored` (n,) are bounds, by largest likelihood.
+    """Return the most likely overhead, speed and noise of durations `seconds` (n,) with these `amounts` (n,).
+
+    `censored` (n,): True where the duration is only known to exceed `seconds`.
 
     >>> rng = np.random.default_rng(2)
     >>> samples = rng.integers(20, 200, 300).astype(float)
@@ -50,7 +51,7 @@ def fit_speed(seconds: FloatArray, censored: BoolArray, amounts: FloatArray) -> 
     # Duration = overhead + amount x unit x noise, with log-normal noise of mean 1. A censored duration adds the probability of a
     # longer one. The search runs over unbounded numbers: the logit of overhead / shortest, and the logarithms of unit and sigma.
     def loss(logs: FloatArray) -> float:
-        """Return the negative log-likelihood; inf far out, where it would overflow."""
+        """Return the negative log-likelihood; inf for extreme parameters, where it would overflow."""
         if np.abs(logs).max() > 60.0:
             return np.inf
         overhead = shortest / (1.0 + np.exp(-logs[0]))  # between 0 and the shortest duration
@@ -61,10 +62,10 @@ def fit_speed(seconds: FloatArray, censored: BoolArray, amounts: FloatArray) -> 
         value = -float(complete[~censored].sum() + stats.norm.logsf(score[censored]).sum())
         return value if np.isfinite(value) else np.inf
 
-    begin = np.array([0.0, np.log(rough_unit), np.log(0.3)])
-    solution = optimize.minimize(loss, begin, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8, "maxiter": 800}).x
-    reach = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature(loss, solution))), 0.0))
-    low, high = solution - reach, solution + reach
+    start = np.array([0.0, np.log(rough_unit), np.log(0.3)])
+    solution = optimize.minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8, "maxiter": 800}).x
+    half_width = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature(loss, solution))), 0.0))
+    low, high = solution - half_width, solution + half_width
     overhead = Estimate(*(float(shortest / (1.0 + np.exp(-np.clip(x, -60, 60)))) for x in (solution[0], low[0], high[0])))
     unit, sigma = (Estimate(*(float(np.exp(np.clip(x, -60, 60))) for x in (solution[i], low[i], high[i]))) for i in (1, 2))
     return FittedSpeed(overhead, unit, sigma, len(seconds), int(censored.sum()))

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import linalg, optimize, stats
 
 from scenarios.fit.chains import forward_backward
-from scenarios.fit.durations import LEVEL, Estimate, FloatArray, curvature
+from scenarios.fit.durations import LEVEL, Estimate, FloatArray, curvature, round_digits
 from scenarios.schema.section import Tables
 
 if TYPE_CHECKING:
@@ -19,28 +19,34 @@ if TYPE_CHECKING:
 BANDWIDTHS = ("constant", "gauss-markov", "markov-levels", "trace")
 """Laws of bandwidth that a fit may choose, by their names in scenario files; `trace` only on demand."""
 _Z = float(stats.norm.ppf((1 + LEVEL) / 2))
+"""Half-width of an interval in standard errors."""
 _MOST_LEVELS = 4
 _PIECE_STEPS = 1000
 """Largest number of steps of a path. Longer paths are cut into pieces, which are computed side by side."""
 _ITERATIONS = 60
+"""Largest number of steps of expectation and maximisation."""
 _LEAST_SPREAD = 0.01
 """Least standard deviation within a level, as a share of the mean rate. Without spread the likelihood would be infinite."""
 _LEAST_MOVES = 3.0
 """Least expected number of moves out of a level; with fewer its stay is unknown."""
 _MIXED_SHARE = 0.05
-"""Share of intervals in which the level changes, so that their rate may be any."""
+"""Assumed share of intervals in which the level changes. Their rate is between two levels, and taken as uniform."""
 
 
 @dataclass(frozen=True, slots=True)
 class FittedBandwidth:
-    """A law of bandwidth: `table` as in a scenario file, `parameters` with their 95 % intervals, `number` of measured rates."""
+    """Law of bandwidth with estimated parameters."""
 
     kind: str
     parameters: dict[str, Estimate]
+    """Parameters with their 95 % intervals, by name."""
     table: Mapping[str, Any]
+    """The law as in a scenario file."""
     log_likelihood: float
     freedom: int
+    """Number of free parameters."""
     number: int
+    """Number of measured rates."""
 
     @property
     def label(self) -> str:
@@ -69,7 +75,10 @@ class Rates:
 
     @classmethod
     def from_rows(cls, rows: pd.DataFrame, overhead_s: float = 0.0) -> Rates:
-        """Return the rates of rows with `client`, `start_s`, `seconds` and `bytes`; `overhead_s` of each carries no bytes."""
+        """Return the rates of transfers, from rows with `client`, `start_s`, `seconds` and `bytes`.
+
+        `overhead_s`: seconds of each transfer that carry no bytes.
+        """
         rows = rows.sort_values(["client", "start_s"], kind="stable")
         seconds = rows["seconds"].to_numpy(np.float64)
         client = rows["client"].to_numpy(np.float64)
@@ -82,7 +91,7 @@ class Rates:
 
 
 def fit_bandwidth(rates: Rates) -> list[FittedBandwidth]:
-    """Fit the laws that the rates admit; the best by Akaike's criterion comes first.
+    """Fit the laws that the rates admit. Return them by Akaike's criterion, the best first.
 
     >>> time_s = np.arange(400.0)
     >>> rng = np.random.default_rng(1)
@@ -106,16 +115,11 @@ def fit_bandwidth(rates: Rates) -> list[FittedBandwidth]:
 
 def _constant_table(mean: float) -> Tables:
     """Return the table of a constant law."""
-    return {"kind": "constant", "bytes_per_s": _round_digits(mean)}
-
-
-def _round_digits(value: float) -> float:
-    """Return the value with six significant digits."""
-    return float(f"{value:.6g}")
+    return {"kind": "constant", "bytes_per_s": round_digits(mean)}
 
 
 def _gauss_markov(rates: Rates) -> FittedBandwidth:
-    """Return the most likely Gaussian process of first order; its values are taken at the middles of the intervals."""
+    """Return the most likely Gauss-Markov law. Rates are taken as its values at the middles of the intervals."""
     x = rates.bytes_per_s
     same = rates.client[1:] == rates.client[:-1]
     steps = np.diff(rates.middle_s)[same] / rates.step_s
@@ -126,6 +130,7 @@ def _gauss_markov(rates: Rates) -> FittedBandwidth:
             return np.inf
         mean, std, memory = scale * point[0], scale * np.exp(point[1]), 1.0 / (1.0 + np.exp(-point[2]))
         z = (x - mean) / std
+        # AR(1): the correlation of two rates is `memory` to the power of the steps between them.
         rho = memory ** np.maximum(steps, 1e-6)
         innovation = np.sqrt(np.maximum(1.0 - rho**2, 1e-12))
         starts = np.append(True, ~same)
@@ -133,8 +138,8 @@ def _gauss_markov(rates: Rates) -> FittedBandwidth:
         total += (stats.norm.logpdf((z[1:][same] - rho * z[:-1][same]) / innovation) - np.log(innovation)).sum()
         return -float(total) if np.isfinite(total) else np.inf
 
-    begin = np.array([1.0, np.log(max(float(x.std()) / scale, 1e-6)), 0.0])
-    best = optimize.minimize(loss, begin, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8, "maxiter": 800}).x
+    start = np.array([1.0, np.log(max(float(x.std()) / scale, 1e-6)), 0.0])
+    best = optimize.minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8, "maxiter": 800}).x
     half_width = _Z * np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature(loss, best))), 0.0))
     low, high = best - half_width, best + half_width
     mean = Estimate(*(float(scale * v[0]) for v in (best, low, high)))
@@ -142,21 +147,21 @@ def _gauss_markov(rates: Rates) -> FittedBandwidth:
     memory = Estimate(*(float(1.0 / (1.0 + np.exp(-np.clip(v[2], -60, 60)))) for v in (best, low, high)))
     table = {
         "kind": "gauss-markov",
-        "mean_bytes_per_s": _round_digits(mean.value),
-        "std_bytes_per_s": _round_digits(std.value),
-        "memory": _round_digits(memory.value),
-        "step_s": _round_digits(rates.step_s),
+        "mean_bytes_per_s": round_digits(mean.value),
+        "std_bytes_per_s": round_digits(std.value),
+        "memory": round_digits(memory.value),
+        "step_s": round_digits(rates.step_s),
     }
     parameters = {"mean_bytes_per_s": mean, "std_bytes_per_s": std, "memory": memory}
     return FittedBandwidth("gauss-markov", parameters, table, -loss(best), 3, len(x))
 
 
 def _markov_levels(rates: Rates, count: int) -> FittedBandwidth | None:
-    """Return the most likely chain of `count` levels, by expectation and maximisation; None if a level is hardly ever left.
+    """Return the most likely Markov chain of `count` levels, by expectation-maximisation; None if a level is hardly ever left.
 
-    Rates have a normal distribution about their level, except for a share `_MIXED_SHARE` with a uniform distribution. Each other
-    level follows with equal probability, as in the law with `moves = "any"`. Mean stays come from the generator of the chain,
-    which is the matrix logarithm of its moves in one step.
+    A rate is normal about its level, or with probability `_MIXED_SHARE` uniform over all rates. All other levels follow a level
+    with equal probability, as in the law with `moves = "any"`. Mean stays come from the generator of the chain, which is the
+    matrix logarithm of the probabilities of its moves in one step.
     """
     table = _path_table(rates)
     measured = np.isfinite(table)
@@ -193,18 +198,18 @@ def _markov_levels(rates: Rates, count: int) -> FittedBandwidth | None:
         parameters[f"stay {rank}"] = Estimate(float(stays[i]), float(stays[i]) / factor, float(stays[i]) * factor)
     keys = {
         "kind": "markov-levels",
-        "levels_bytes_per_s": [_round_digits(max(0.0, level)) for level in levels[order].tolist()],
-        "mean_stay_s": [_round_digits(stay) for stay in stays[order].tolist()],
+        "levels_bytes_per_s": [round_digits(max(0.0, level)) for level in levels[order].tolist()],
+        "mean_stay_s": [round_digits(stay) for stay in stays[order].tolist()],
     }
     return FittedBandwidth("markov-levels", parameters, keys, likelihood, 3 * count, len(rates.bytes_per_s))
 
 
 def _path_table(rates: Rates) -> FloatArray:
-    """Return the rates by piece of a path and step (pieces, steps), NaN where no rate was measured."""
+    """Return a table of rates (pieces, steps): a client's path, cut into pieces, by the step of time; NaN without a rate."""
     clients, codes = np.unique(rates.client, return_inverse=True)
-    first = np.full(len(clients), np.inf)
-    np.minimum.at(first, codes, rates.middle_s)
-    step = np.round((rates.middle_s - first[codes]) / rates.step_s).astype(np.int64)
+    first_s = np.full(len(clients), np.inf)
+    np.minimum.at(first_s, codes, rates.middle_s)
+    step = np.round((rates.middle_s - first_s[codes]) / rates.step_s).astype(np.int64)
     piece = codes * (step.max() // _PIECE_STEPS + 1) + step // _PIECE_STEPS
     used, rows = np.unique(piece, return_inverse=True)
     table = np.full((len(used), min(_PIECE_STEPS, int(step.max()) + 1)), np.nan)

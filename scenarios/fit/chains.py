@@ -8,7 +8,10 @@ from scenarios.fit.durations import FloatArray
 
 
 def forward_backward(emission: FloatArray, move: FloatArray, first: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Return the log-likelihood, the probabilities of the states (clients, times, k), and the expected moves (k, k).
+    """Return three results of the forward-backward pass over hidden Markov chains, one chain a client.
+
+    They are the log-likelihood of all observations, the probabilities of the states (clients, times, k), and the expected numbers
+    of moves (k, k) from state to state.
 
     Args:
         emission: (clients, times, k) likelihood of each observation in each state; 1 where there is none.

@@ -1,10 +1,10 @@
 """Laws of durations fitted to measured times, some of which are only known to exceed a bound.
 
-A time that a deadline or a departure cut off is right-censored: the law's likelihood of it is the probability S(d) to exceed the
-bound d, that of a complete time is the density f(t). Dropping the cut times, or taking the bounds for times, biases a mean
-downwards: with log-normal times of mean 4.79 s and a deadline that cuts 34 % of them, to 3.01 s and 3.71 s.
+A time that a deadline or a departure cut off is right-censored. Its likelihood is the probability S(d) to exceed the bound d;
+that of a complete time is the density f(t). To leave out the cut times, or to take their bounds for times, makes a mean too
+small: with log-normal times of mean 4.79 s and a deadline that cuts 34 % of them, it becomes 3.01 s or 3.71 s.
 
-Times are fitted in logarithms. Above 50,000 of them they are rounded to 0.1 % first, so that equal ones can be counted.
+More than 50,000 times are rounded to 0.1 % first, so that equal ones can be counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ BoolArray = NDArray[np.bool_]
 LEVEL = 0.95
 """Confidence of every interval."""
 _MOST_EXACT = 50_000
-_STEPS = 1e3  # step of a logarithm: 0.1 %, less than the standard error of that many durations
+"""Number of durations above which they are rounded."""
+_STEPS = 1e3
+"""Steps of rounding per unit of the logarithm: 0.1 % each, less than the standard error of that many durations."""
 _CONSTANT_SPREAD = 1e-9
 """Relative spread below which durations count as constant."""
 
@@ -50,10 +52,14 @@ class Durations:
 
     @classmethod
     def sort(cls, seconds: FloatArray, censored: BoolArray) -> Durations:
-        """Return the durations (n,), some of them `censored` (n,), in order; many durations are rounded and counted."""
+        """Return durations from `seconds` (m,), sorted; more than 50,000 are rounded and equal ones counted.
+
+        `censored` (m,): True where `seconds` is a bound that the duration exceeds.
+        """
         if len(seconds) <= _MOST_EXACT:
             order = np.lexsort((censored, seconds))
             return cls(seconds[order], censored[order], np.ones(len(order)))
+        # A key is twice the rounded logarithm, plus 1 for a bound: sorting keys sorts by time, complete times first.
         steps = np.round(np.log(np.maximum(seconds, 1e-300)) * _STEPS).astype(np.int64)
         keys, counts = np.unique(2 * steps + censored, return_counts=True)
         return cls(np.exp((keys >> 1) / _STEPS), (keys & 1).astype(bool), counts.astype(np.float64))
@@ -80,9 +86,9 @@ class Durations:
         """
         at_risk = np.cumsum(self.counts[::-1])[::-1]
         times, first = np.unique(self.seconds[~self.censored], return_index=True)
-        whole = np.flatnonzero(~self.censored)
-        ended = np.add.reduceat(self.counts[whole], first)
-        return times, np.asarray(np.cumprod(1.0 - ended / at_risk[whole[first]]), np.float64)
+        complete = np.flatnonzero(~self.censored)
+        ended = np.add.reduceat(self.counts[complete], first)
+        return times, np.asarray(np.cumprod(1.0 - ended / at_risk[complete[first]]), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +107,9 @@ class FittedLaw:
     Attributes:
         kind: name of the law in scenario files.
         parameters: estimates by key.
-        log_likelihood: of all durations, NaN for the empirical law.
+        log_likelihood: log-likelihood of all durations; NaN for the empirical law.
         deviation: largest distance between the law and the Kaplan-Meier estimate of the distribution.
-        beyond: probability that the law gives to times beyond the longest observation; it is extrapolated.
+        beyond: probability that the law gives to times above the longest observation, where it extrapolates.
     """
 
     kind: str
@@ -123,7 +129,7 @@ class FittedLaw:
         """Return the law as a table of a scenario file."""
         if self.values_s:
             return {"kind": self.kind, "values_s": list(self.values_s)}
-        return {"kind": self.kind, **{key: _round_digits(estimate.value) for key, estimate in self.parameters.items()}}
+        return {"kind": self.kind, **{key: round_digits(estimate.value) for key, estimate in self.parameters.items()}}
 
     def quantile(self, u: FloatArray) -> FloatArray:
         """Return the quantiles (n,) at the probabilities `u` (n,) in [0, 1)."""
@@ -132,7 +138,7 @@ class FittedLaw:
         return np.asarray(_FAMILIES[self.kind].distribution(*(e.value for e in self.parameters.values())).ppf(u))
 
 
-def _round_digits(value: float) -> float:
+def round_digits(value: float) -> float:
     """Return the value with six significant digits."""
     return float(f"{value:.6g}")
 
@@ -163,15 +169,14 @@ class _Distribution:
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """A law with two parameters.
-
-    Both parameters are above 0, so the search runs over their logarithms. `distribution`: returns the distribution of two
-    parameters. `begin`: returns starting values from complete times and their counts.
-    """
+    """Law with two parameters above 0, so that the search runs over their logarithms."""
 
     keys: tuple[str, str]
+    """Names of the parameters in scenario files."""
     distribution: Callable[..., _Distribution]
-    begin: Callable[[FloatArray, FloatArray], tuple[float, float]]
+    """Function that returns the distribution with two parameters."""
+    start: Callable[[FloatArray, FloatArray], tuple[float, float]]
+    """Function that returns starting values of the search, from complete times (n,) and their counts (n,)."""
 
 
 def _log_moments(seconds: FloatArray, counts: FloatArray) -> tuple[float, float]:
@@ -181,20 +186,20 @@ def _log_moments(seconds: FloatArray, counts: FloatArray) -> tuple[float, float]
     return float(mean), float(np.sqrt(max(np.average((logs - mean) ** 2, weights=counts), 1e-12)))
 
 
-def _begin_log_normal(seconds: FloatArray, counts: FloatArray) -> tuple[float, float]:
+def _start_log_normal(seconds: FloatArray, counts: FloatArray) -> tuple[float, float]:
     """Return starting values of the search: median and sigma."""
     mean, deviation = _log_moments(seconds, counts)
     return float(np.exp(mean)), deviation
 
 
-def _begin_gamma(seconds: FloatArray, counts: FloatArray) -> tuple[float, float]:
+def _start_gamma(seconds: FloatArray, counts: FloatArray) -> tuple[float, float]:
     """Return starting values of the search: mean and shape."""
     mean = float(np.average(seconds, weights=counts))
     variance = float(np.average((seconds - mean) ** 2, weights=counts))
     return mean, float(np.clip(mean**2 / max(variance, 1e-12 * mean**2), 0.05, 1e6))
 
 
-def _begin_weibull(seconds: FloatArray, counts: FloatArray) -> tuple[float, float]:
+def _start_weibull(seconds: FloatArray, counts: FloatArray) -> tuple[float, float]:
     """Return starting values of the search: scale and shape."""
     # The logarithm of a Weibull variable has the standard deviation pi / (sqrt(6) shape).
     _, deviation = _log_moments(seconds, counts)
@@ -203,18 +208,18 @@ def _begin_weibull(seconds: FloatArray, counts: FloatArray) -> tuple[float, floa
 
 _FAMILIES: dict[str, _Family] = {
     "log-normal": _Family(
-        ("median_s", "sigma"), lambda median, sigma: _Distribution(stats.lognorm, sigma, scale=median), _begin_log_normal
+        ("median_s", "sigma"), lambda median, sigma: _Distribution(stats.lognorm, sigma, scale=median), _start_log_normal
     ),
     "gamma": _Family(
-        ("mean_s", "shape"), lambda mean, shape: _Distribution(stats.gamma, shape, scale=mean / shape), _begin_gamma
+        ("mean_s", "shape"), lambda mean, shape: _Distribution(stats.gamma, shape, scale=mean / shape), _start_gamma
     ),
     "weibull": _Family(
-        ("scale_s", "shape"), lambda scale, shape: _Distribution(stats.weibull_min, shape, scale=scale), _begin_weibull
+        ("scale_s", "shape"), lambda scale, shape: _Distribution(stats.weibull_min, shape, scale=scale), _start_weibull
     ),
     "shifted-exponential": _Family(
         ("shift_s", "mean_excess_s"),
         lambda shift, excess: _Distribution(stats.expon, loc=shift, scale=excess),
-        lambda s, c: (0.0, 1.0),
+        lambda seconds, counts: (0.0, 1.0),  # not used: `_shifted_exponential` has a closed form
     ),
 }
 KINDS = ("constant", "shifted-exponential", "log-normal", "gamma", "weibull", "empirical")
@@ -222,7 +227,7 @@ KINDS = ("constant", "shifted-exponential", "log-normal", "gamma", "weibull", "e
 
 
 def fit_laws(durations: Durations) -> list[FittedLaw]:
-    """Fit every law that the durations admit; the best by Akaike's criterion comes first, the empirical one last.
+    """Fit all laws that the durations admit. Return them by Akaike's criterion, the best first; the empirical law is the last.
 
     >>> rng = np.random.default_rng(1)
     >>> times = rng.weibull(4.0, 400) * 3.0
@@ -252,7 +257,7 @@ def fit_laws(durations: Durations) -> list[FittedLaw]:
 
 
 def _deviation(distribution: _Distribution, curve: tuple[FloatArray, FloatArray]) -> float:
-    """Return the largest distance between a distribution and the Kaplan-Meier estimate, on either side of its steps."""
+    """Return the largest distance between a distribution and the Kaplan-Meier estimate `curve`, on either side of its steps."""
     times, survival = curve
     if not len(times):
         return 0.0
@@ -261,10 +266,10 @@ def _deviation(distribution: _Distribution, curve: tuple[FloatArray, FloatArray]
     return float(max(np.abs(expected - survival).max(), np.abs(expected - before).max()))
 
 
-def _describe_fit(
+def _make_law(
     kind: str, estimates: Sequence[Estimate], durations: Durations, curve: tuple[FloatArray, FloatArray]
 ) -> FittedLaw:
-    """Return the law of a kind with these estimates, with its likelihood and its distance to the data."""
+    """Return the law of `kind` with these parameters, with its likelihood and its distance to the Kaplan-Meier `curve`."""
     distribution = _FAMILIES[kind].distribution(*(estimate.value for estimate in estimates))
     parameters = dict(zip(_FAMILIES[kind].keys, estimates, strict=True))
     likelihood = _log_likelihood(distribution, durations)
@@ -273,7 +278,7 @@ def _describe_fit(
 
 
 def _log_likelihood(distribution: _Distribution, durations: Durations) -> float:
-    """Return the log-likelihood of durations: densities of complete ones, survival probabilities of censored ones."""
+    """Return the log-likelihood of durations: log-densities of complete ones, log-survival probabilities of censored ones."""
     cut = durations.censored
     complete = durations.counts[~cut] @ distribution.logpdf(durations.seconds[~cut])
     return float(complete + (durations.counts[cut] @ distribution.logsf(durations.seconds[cut]) if cut.any() else 0.0))
@@ -295,31 +300,31 @@ def _shifted_exponential(durations: Durations, curve: tuple[FloatArray, FloatArr
     half_width = stats.f.ppf(LEVEL, 2, freedom) * excess / number
     shift = Estimate(max(0.0, first - excess / number), max(0.0, first - float(half_width)), first)
     mean = Estimate(excess, 2 * total / upper, 2 * total / lower)
-    return _describe_fit("shifted-exponential", [shift, mean], durations, curve)
+    return _make_law("shifted-exponential", [shift, mean], durations, curve)
 
 
 def _most_likely(kind: str, durations: Durations, curve: tuple[FloatArray, FloatArray]) -> FittedLaw:
-    """Return the law of largest censored likelihood, with intervals from its curvature in the logarithms of the parameters."""
+    """Return the law of `kind` with the largest likelihood. Intervals come from its curvature in the parameters' logarithms."""
     family, complete = _FAMILIES[kind], ~durations.censored
 
     def loss(logs: FloatArray) -> float:
-        # Far out likelihoods overflow: send the search back.
+        # Likelihoods of extreme parameters overflow: turn the search back.
         if np.abs(logs).max() > 60.0:
             return np.inf
         value = -_log_likelihood(family.distribution(*np.exp(logs)), durations)
         return value if np.isfinite(value) else np.inf
 
-    begin = np.log(family.begin(durations.seconds[complete], durations.counts[complete]))
-    solution = optimize.minimize(loss, begin, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-9, "maxiter": 400})
+    start = np.log(family.start(durations.seconds[complete], durations.counts[complete]))
+    solution = optimize.minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-9, "maxiter": 400})
     covariance = np.linalg.pinv(curvature(loss, solution.x))
     half_width = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
     values, lows, highs = (np.exp(solution.x + sign * half_width).tolist() for sign in (0.0, -1.0, 1.0))
     estimates = [Estimate(*three) for three in zip(values, lows, highs, strict=True)]
-    return _describe_fit(kind, estimates, durations, curve)
+    return _make_law(kind, estimates, durations, curve)
 
 
 def curvature(loss: Callable[[FloatArray], float], point: FloatArray, step: float = 1e-3) -> FloatArray:
-    """Return the matrix of second derivatives (d, d) by central differences."""
+    """Return the matrix of second derivatives (d, d) of `loss` at `point` (d,), by central differences of width `step`."""
     size = len(point)
     shifts = np.eye(size) * step
     matrix = np.empty((size, size))
@@ -332,13 +337,13 @@ def curvature(loss: Callable[[FloatArray], float], point: FloatArray, step: floa
 
 
 def _empirical(durations: Durations, curve: tuple[FloatArray, FloatArray], longest: float, size: int = 200) -> FittedLaw:
-    """Return the measured distribution as quantiles at equal steps of the Kaplan-Meier estimate.
+    """Return the empirical law: at most `size` quantiles at equal steps of the Kaplan-Meier estimate.
 
-    Probability beyond the last complete time goes to the longest observation, so that nothing is extrapolated.
+    Probability above the last complete time goes to the `longest` observation, so that nothing is extrapolated.
     """
     times, survival = curve
     probabilities = (np.arange(min(size, max(2, durations.number))) + 0.5) / min(size, max(2, durations.number))
     indexes = np.searchsorted(-survival, -(1.0 - probabilities), side="left")
     values = np.where(indexes < len(times), times[np.minimum(indexes, len(times) - 1)], longest)
     beyond = float(survival[-1]) if durations.censored.any() else 0.0
-    return FittedLaw("empirical", {}, np.nan, 0.0, beyond, tuple(_round_digits(value) for value in values))
+    return FittedLaw("empirical", {}, np.nan, 0.0, beyond, tuple(round_digits(value) for value in values))

@@ -1,4 +1,4 @@
-"""All estimates of a log: laws or speeds by phase and class, losses by direction and class, and doubts."""
+"""Estimates from a log: laws or speeds by phase and class, losses by direction and class, bandwidths, presence, and warnings."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from scenarios.schema.errors import UserError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
+# Limits of warnings about a phase of a class.
 _FEW_DURATIONS = 10
 _LARGE_CUT_SHARE = 0.5
 _LARGE_DEVIATION = 0.1
@@ -31,27 +32,28 @@ _LEAST_CLOSES = 5
 _DEADLINE_SPREAD = 0.01
 """Largest relative spread of the times of one deadline, as a server measures them."""
 AMOUNTS = {"compute": "samples", "download": "bytes", "upload": "bytes"}
-"""The amount that the duration of a phase may grow with."""
+"""Phase -> column of the amount that its duration may grow with."""
 LINKS = {phase: link for link, phase in RATES.items()}
-"""The link that carries the messages of a phase."""
+"""Phase -> link that carries its messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseFit:
-    """Estimates of a phase of one class: `laws`, the chosen one first, or the `speed`; `typical`: the median amount, if known.
-
-    `first_round`: the first round of a scenario that they hold for. `later`: estimates from change points on, in their order;
-    all have the same kind of law.
-    """
+    """Estimates of a phase of one class."""
 
     phase: str
     group: str
     durations: Durations
     laws: list[FittedLaw]
+    """Laws of the durations, the chosen one first."""
     speed: FittedSpeed | None
+    """Overhead and speed, used in place of a law; None if amounts do not differ."""
     typical: float | None
+    """Median amount; None if amounts are unknown."""
     first_round: int = 1
+    """First round of the scenario for which the estimates hold."""
     later: tuple[PhaseFit, ...] = ()
+    """Estimates from each change point on, in order; all have the same kind of law."""
 
     @property
     def law(self) -> FittedLaw:
@@ -61,17 +63,19 @@ class PhaseFit:
 
 @dataclass(frozen=True, slots=True)
 class LinkFit:
-    """Bandwidths of a link (`downlink` or `uplink`) of one class, the chosen law first, and the median bytes of its messages.
-
-    `overhead_s`: seconds of a transfer that carry no bytes. `rates`: the measured rates.
-    """
+    """Bandwidth of a link of one class."""
 
     link: str
+    """"downlink" or "uplink"."""
     group: str
     laws: list[FittedBandwidth]
+    """Laws of the bandwidth, the chosen one first."""
     typical: float
+    """Median size of its messages, bytes."""
     overhead_s: float
+    """Seconds of a transfer that carry no bytes."""
     rates: Rates
+    """Measured rates."""
 
     @property
     def law(self) -> FittedBandwidth:
@@ -81,7 +85,7 @@ class LinkFit:
 
 @dataclass(frozen=True, slots=True)
 class LossFit:
-    """Losses of a direction (`download` or `upload`) of one class, the better law first."""
+    """Losses of a phase of messages (`download`, `upload` or `total`) of one class; the better law comes first."""
 
     phase: str
     group: str
@@ -94,11 +98,11 @@ class Estimates:
 
     Attributes:
         log: the log.
-        phases: by phase and class.
-        losses: by direction and class.
+        phases: estimates by phase and class.
+        losses: losses by phase and class.
         links: bandwidths by link and class.
         presence: law of presence; None if the log has none.
-        per_round: clients of a round, the median.
+        per_round: median number of clients of a round.
         deadline_s: seconds after which the server cut updates off; None if it cut none, or closed rounds otherwise.
         first: number of deliveries at which the server closed a round; None if it did not.
         cautions: warnings, as sentences.
@@ -125,8 +129,8 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
 
     Args:
         log: the log.
-        laws: a law by name for some phases and links and for presence, in place of the one that is chosen. {"changes": "none"}
-            fits one law to all rounds.
+        laws: names of the laws to use for some phases, links or presence, in place of the best ones. {"changes": "none"} fits
+            one law to all rounds.
         deadline_s: the server's deadline, seconds after a round's start; None: the longest time at which it cut an update off.
 
     Raises:
@@ -189,7 +193,7 @@ def _deliveries_at_close(attempts: pd.DataFrame) -> int | None:
 
 
 def _check_laws(forced: Mapping[str, str], log: Log) -> None:
-    """Raise UserError for a law of a phase or link that the log does not have, and for one that is unknown."""
+    """Raise UserError if `forced` names a phase or link that the log does not have, or an unknown law."""
     phases = [*log.phases(), *(phase for phase in (*RATES, PRESENT) if log.has_rows(phase))]
     for phase, kind in forced.items():
         if phase == _CHANGES and kind == _NONE:
@@ -204,7 +208,10 @@ def _check_laws(forced: Mapping[str, str], log: Log) -> None:
 
 
 def _fit_link(log: Log, rows: pd.DataFrame, link: str, group: str, forced: str | None) -> LinkFit:
-    """Fit the measured bandwidth of a link; `rows` are the transfers of the class over it."""
+    """Fit laws to the measured bandwidth of a link of a class; raises UserError.
+
+    `rows`: transfers of the class over the link. `forced`: law to use; None: the best one.
+    """
     measured = log.phase(link, group)
     where = f"{link} of class {group}"
     if not len(measured):
@@ -247,9 +254,9 @@ def _fit_varying_link(rows: pd.DataFrame, fit: PhaseFit, link: str) -> LinkFit |
 def _fit_phase(
     rows: pd.DataFrame, phase: str, group: str, forced: str | None, cautions: list[str], log: Log, seeks_changes: bool
 ) -> PhaseFit:
-    """Return the estimates of one phase of one class, with change points if `seeks_changes`; raises UserError.
+    """Return the estimates of one phase of one class from its `rows`; raises UserError. Warnings are added to `cautions`.
 
-    Warnings are added to `cautions`.
+    `forced`: law to use; None: the best one. `seeks_changes`: True to fit the rounds between change points by themselves.
     """
     where = f"{phase} of class {group}"
     try:
@@ -273,12 +280,12 @@ def _fit_phase(
     pieces, parts = (pieces, parts) if parts else ([rows], [fit_to_all])
     for piece, part in zip(pieces, parts, strict=True):
         since = f" from round {part.first_round}" if part.first_round > 1 else ""
-        cautions += _doubts(piece, part, where + since)
+        cautions += _find_doubts(piece, part, where + since)
     return replace(parts[0], later=tuple(parts[1:]))
 
 
 def _fit_rows(rows: pd.DataFrame, phase: str, group: str, forced: str | None) -> PhaseFit:
-    """Fit laws, and the speed where amounts differ, to the rows of a phase of a class; raises UnfitError."""
+    """Fit laws to the rows of a phase of a class, and a speed if their amounts differ; raises UnfitError."""
     seconds, cut = rows["seconds"].to_numpy(np.float64), rows["cut"].to_numpy(np.bool_)
     durations = Durations.sort(seconds, cut)
     laws = fit_laws(durations)
@@ -301,7 +308,9 @@ def _choose_first(laws: list[FittedLaw], kind: str) -> list[FittedLaw]:
 
 
 def _fit_parts(pieces: list[pd.DataFrame], fit_to_all: PhaseFit, forced: str | None, log: Log) -> list[PhaseFit]:
-    """Fit the rows between change points, with one kind of law for all; empty if some piece has too few durations.
+    """Fit each of the `pieces` of rows between change points, with one kind of law for all.
+
+    Return an empty list if a piece has too few durations, or no kind of law fits all.
 
     The kind is the one with the least sum of Akaike's criteria. All pieces need the same kind, because a change point of a
     scenario changes parameters of a law, not its kind.
@@ -317,10 +326,10 @@ def _fit_parts(pieces: list[pd.DataFrame], fit_to_all: PhaseFit, forced: str | N
     if not kinds or forced == "empirical":
         return []
 
-    def total(kind: str) -> float:
+    def total_aic(kind: str) -> float:
         return sum(law.aic for fit in fits for law in fit.laws if law.kind == kind)
 
-    kind = forced or min(sorted(kinds), key=total)
+    kind = forced or min(sorted(kinds), key=total_aic)
     first_rounds = [int(piece.loc[piece["round"] > 0, "round"].min()) for piece in pieces[1:]]
     starts = [1, *(int(np.searchsorted(numbers, first)) + 1 for first in first_rounds)]
     return [
@@ -329,7 +338,7 @@ def _fit_parts(pieces: list[pd.DataFrame], fit_to_all: PhaseFit, forced: str | N
     ]
 
 
-def _doubts(rows: pd.DataFrame, fit: PhaseFit, where: str) -> list[str]:
+def _find_doubts(rows: pd.DataFrame, fit: PhaseFit, where: str) -> list[str]:
     """Return warnings about the estimates of one phase of one class, from the rounds in `rows`."""
     durations, law = fit.durations, fit.law
     doubts = []
@@ -364,7 +373,7 @@ def _autocorrelation(rows: pd.DataFrame) -> float:
 
 
 def _outcomes(rows: pd.DataFrame) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Return outcomes (clients, rounds): 1 lost, 0 complete, `UNSEEN` nothing sent or cut off.
+    """Return a table of outcomes (clients, rounds) for `fit_losses`: 1 lost, 0 complete, `UNSEEN` nothing sent or cut off.
 
     Without rounds the columns are each client's transmissions in their order.
     """

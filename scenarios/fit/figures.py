@@ -16,10 +16,10 @@ def quantile_figure(fit: PhaseFit) -> ShownFigure:
     times, survival = fit.durations.survival()
     # Halfway down each step: the largest duration keeps a finite quantile.
     positions = 1.0 - 0.5 * (np.concatenate([[1.0], survival[:-1]]) + survival)
-    drawn = np.unique(np.linspace(0, len(times) - 1, 200).astype(int))
+    points = np.unique(np.linspace(0, len(times) - 1, 200).astype(int))
     lines = []
     for index, law in enumerate(law for law in fit.laws if law.parameters):
-        (line,) = axes.plot(law.quantile(positions[drawn]), times[drawn], marker=".", linewidth=1.0, **line_style(index))
+        (line,) = axes.plot(law.quantile(positions[points]), times[points], marker=".", linewidth=1.0, **line_style(index))
         lines.append((line, law.kind + (", chosen" if law is fit.law else "")))
     longest = float(times.max())
     axes.plot([0.0, longest], [0.0, longest], color="#8a8a8a", linewidth=0.8)
@@ -33,14 +33,14 @@ def quantile_figure(fit: PhaseFit) -> ShownFigure:
 
 @PLAIN.apply()
 def survival_figure(fit: PhaseFit) -> ShownFigure:
-    """Return the Kaplan-Meier estimate of a phase of a class, and the laws beside it."""
+    """Return the figure of the probability to exceed a time: the Kaplan-Meier estimate of a phase of a class, and each law."""
     figure, (axes,) = new_figure()
     times, survival = fit.durations.survival()
     (measured,) = axes.step(np.concatenate([[0.0], times]), np.concatenate([[1.0], survival]), where="post", color="#222222")
     lines = [(measured, "measured")]
-    u = np.linspace(0.001, 0.995, 400)
+    probabilities = np.linspace(0.001, 0.995, 400)
     for index, law in enumerate(law for law in fit.laws if law.parameters):
-        (line,) = axes.plot(law.quantile(u), 1.0 - u, linewidth=1.2, **line_style(index))
+        (line,) = axes.plot(law.quantile(probabilities), 1.0 - probabilities, linewidth=1.2, **line_style(index))
         lines.append((line, law.kind + (", chosen" if law is fit.law else "")))
     axes.set_xlim(0.0, 1.5 * float(times.max()))
     axes.set_ylim(0.0, 1.02)

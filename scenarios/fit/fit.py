@@ -24,17 +24,22 @@ if TYPE_CHECKING:
 FILES = ("scenario.toml", "devices.csv", "presence.csv", "downlink.csv", "uplink.csv", "report.html")
 """Names of the files that a fit may write."""
 _FITTED_SHARE = 0.7
+"""Share of the rounds, the first ones, from which the held-out rounds are predicted."""
 _LEAST_ROUNDS = 10
+"""Smallest number of rounds of which some are held out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted scenario: its file, the estimates behind it, and its predictions of the log and of the held-out rounds."""
+    """Fitted scenario."""
 
     scenario: Path
+    """File of the scenario."""
     estimates: Estimates
     check: list[Prediction]
+    """Predictions of all rounds of the log."""
     hold_out: list[Prediction]
+    """Predictions of the last rounds by a fit to the first ones."""
 
 
 def fit_log(
@@ -81,7 +86,7 @@ def fit_log(
         from scenarios.fit.report import report_html
 
         (folder / "report.html").write_text(report_html(estimates, text, check, hold_out, seeds), encoding="utf-8")
-        _move(folder, out)
+        _move_files(folder, out)
     return Fit(out / "scenario.toml", estimates, check, hold_out)
 
 
@@ -96,7 +101,7 @@ def _check_folder(out: Path, overwrite: bool) -> None:
         raise UserError(f"{out}: holds an earlier fit; name a new folder, or give --overwrite")
 
 
-def _move(folder: Path, out: Path) -> None:
+def _move_files(folder: Path, out: Path) -> None:
     """Move the files of the fit into `out`, and delete files of an earlier fit that this one does not have."""
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -108,9 +113,9 @@ def _move(folder: Path, out: Path) -> None:
 
 
 def _write_scenario(estimates: Estimates, text: str, folder: Path) -> None:
-    """Write the scenario and the files that it names."""
+    """Write the scenario's `text` and the files that it names into `folder`."""
     log = estimates.log
-    lines = ["client,class", *(f"{client},{_quote(group)}" for client, group in enumerate(log.groups))]
+    lines = ["client,class", *(f"{client},{_quote_cell(group)}" for client, group in enumerate(log.groups))]
     (folder / "devices.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     if estimates.presence is not None and estimates.presence.kind == "trace":
         presence = presence_rows(log).drop(columns="cut")
@@ -122,7 +127,7 @@ def _write_scenario(estimates: Estimates, text: str, folder: Path) -> None:
     (folder / "scenario.toml").write_text(text, encoding="utf-8")
 
 
-def _quote(cell: str) -> str:
+def _quote_cell(cell: str) -> str:
     """Return a cell of a CSV file, quoted if it must be."""
     return '"' + cell.replace('"', '""') + '"' if set(cell) & set(',"\n') else cell
 
@@ -130,32 +135,36 @@ def _quote(cell: str) -> str:
 def _predictions(
     estimates: Estimates, folder: Path, laws: Mapping[str, str] | None, seeds: int, progress: Callable[[int], None]
 ) -> tuple[list[Prediction], list[Prediction]]:
-    """Return the predictive check of all rounds, and of the last rounds by a fit to the first ones."""
-    log, deadline_s, closes = estimates.log, estimates.deadline_s, estimates.first
+    """Return two predictive checks: of all rounds, and of the last rounds by a fit to the first ones.
+
+    A check that is not possible is empty, with a reason in `estimates.cautions`.
+    """
+    log, deadline_s, deliveries = estimates.log, estimates.deadline_s, estimates.first
     if not seeds or not log.rounds:
         if not log.rounds:
             estimates.cautions.append("the log has no rounds: its predictions cannot be checked")
         return [], []
     tables = tomllib.loads(scenario_text(estimates, "check", folder))
-    check = predict(tables, log, deadline_s=deadline_s, first=closes, seeds=seeds, progress=progress)
-    first, last = _split(log)
-    if first is None or last is None:
+    check = predict(tables, log, deadline_s=deadline_s, first=deliveries, seeds=seeds, progress=progress)
+    first_rounds, last_rounds = _split_rounds(log)
+    if first_rounds is None or last_rounds is None:
         estimates.cautions.append(f"the log has fewer than {_LEAST_ROUNDS} rounds: nothing is held out")
         return check, []
     try:
-        earlier = replace(estimate(first, laws=laws, deadline_s=deadline_s), first=closes)
+        earlier = replace(estimate(first_rounds, laws=laws, deadline_s=deadline_s), first=deliveries)
     except UserError as error:
         estimates.cautions.append(f"nothing is held out: {error}")
         return check, []
     tables = tomllib.loads(scenario_text(earlier.hold_last_laws(), "hold-out", folder))
 
-    def held_out_runs(done: int) -> None:
-        progress(seeds + done)
+    def report_runs(runs: int) -> None:
+        progress(seeds + runs)  # the check has had as many
 
-    return check, predict(tables, last, deadline_s=deadline_s, first=closes, seeds=seeds, progress=held_out_runs)
+    hold_out = predict(tables, last_rounds, deadline_s=deadline_s, first=deliveries, seeds=seeds, progress=report_runs)
+    return check, hold_out
 
 
-def _split(log: Log) -> tuple[Log | None, Log | None]:
+def _split_rounds(log: Log) -> tuple[Log | None, Log | None]:
     """Return the log of the first 70 % of the rounds, and of the rest; None and None if there are too few rounds."""
     rounds = log.round_numbers()
     if len(rounds) < _LEAST_ROUNDS:

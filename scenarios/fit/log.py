@@ -1,6 +1,6 @@
 """Measured logs: one row for each phase of each attempt of a client, read from CSV, Parquet or the folder of a run.
 
-Columns, as far as they are there; `client` and a duration are required:
+Columns (only `client` and a duration are required):
 
 | column | meaning |
 | --- | --- |
@@ -8,7 +8,7 @@ Columns, as far as they are there; `client` and a duration are required:
 | `round` | number of the round, from 1; needed for losses in bursts, change points and the predictive check |
 | `phase` | `download`, `compute`, `upload`, `total` (all of them together, the default); `present`; `downlink`, `uplink` |
 | `seconds`, or `start_s` and `end_s` | the duration, or its ends on one clock |
-| `bytes`, `samples` | what was transferred, what was trained on |
+| `bytes`, `samples` | bytes that were transferred, samples that were trained on |
 | `outcome` | empty or `delivered`: complete; `lost`: complete, and lost; `overdue`: complete, when the server no longer waited; |
 | | `late`, `aborted`: cut off by the server or by the client, so that the duration is a bound |
 | `class` | the client's class of devices |
@@ -42,6 +42,7 @@ _COLUMNS = ("client", "round", "phase", "start_s", "end_s", "seconds", "bytes", 
 _LONGEST_S = 1e8
 """Longest duration, three years. A longer one is refused, because it probably has another unit."""
 _MOST_BYTES = 1e15
+"""Largest size of a message; a larger one probably has another unit."""
 _ROUNDING = 0.01
 """Largest relative difference between `seconds` and `end_s - start_s`, which rounding may cause."""
 
@@ -57,8 +58,8 @@ class Log:
         names: name of each client in the log.
         groups: class of each client (K,).
         source: name of the log in messages.
-        deadline_s: deadline of the server, seconds after a round's start; None: it is not known.
-        first: number of deliveries at which the server closed a round; None: it is not known.
+        deadline_s: deadline of the server, seconds after a round's start; None if unknown.
+        first: number of deliveries at which the server closed a round; None if unknown.
         doubts: warnings about the rows, as sentences.
     """
 
@@ -156,7 +157,7 @@ def _convert_attempts(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def run_log(folder: Path) -> pd.DataFrame:
-    """Return the log of a run's folder."""
+    """Return the log of a run, as an unchecked table, from the tables in its folder."""
     import pandas as pd
 
     rounds = pd.read_parquet(folder / "rounds.parquet") if (folder / "rounds.parquet").is_file() else None
@@ -170,7 +171,9 @@ def _server_table(folder: Path) -> Tables:
 
 
 def attempts_log(attempts: pd.DataFrame, rounds: pd.DataFrame | None) -> pd.DataFrame:
-    """Return the log of a table `clients.parquet`: a row for each phase that an attempt began.
+    """Return the log of a table of attempts (`clients.parquet`): a row for each phase that an attempt began.
+
+    `rounds`: the run's table of rounds; None: times at which rounds closed are unknown.
 
     The last phase of a late, aborted or unfinished attempt is cut off. Two exceptions: a late attempt that ended after the close
     of its round was not cut off, because its update arrived although the server no longer waited; and an attempt that the end of
@@ -178,25 +181,27 @@ def attempts_log(attempts: pd.DataFrame, rounds: pd.DataFrame | None) -> pd.Data
     """
     import pandas as pd
 
-    ended = attempts["outcome"].astype(str)
+    outcome_of_attempt = attempts["outcome"].astype(str)
     closes = np.full(len(attempts), np.nan)
     if rounds is not None:
         closes = attempts["round"].map(rounds.set_index("round")["end_s"]).to_numpy(np.float64)
-    until_s = attempts["outcome_s"].to_numpy(np.float64)
-    arrived_late = (ended == "late").to_numpy() & (until_s > closes)
-    late = ((ended == "late") | ((ended == "in_flight") & (until_s >= closes))).to_numpy()
-    cut_short = ended.isin(["late", "aborted", "in_flight"]).to_numpy() & ~arrived_late
-    following = {"download": "compute_start_s", "compute": "upload_start_s", "upload": None}
+    end_of_attempt_s = attempts["outcome_s"].to_numpy(np.float64)
+    was_late, was_in_flight = (outcome_of_attempt == "late").to_numpy(), (outcome_of_attempt == "in_flight").to_numpy()
+    arrived_late = was_late & (end_of_attempt_s > closes)
+    late = was_late | (was_in_flight & (end_of_attempt_s >= closes))
+    cut_short = outcome_of_attempt.isin(["late", "aborted", "in_flight"]).to_numpy() & ~arrived_late
+    # Phase -> column of the start of the next phase.
+    next_start = {"download": "compute_start_s", "compute": "upload_start_s", "upload": None}
     parts = []
-    for phase, after in following.items():
+    for phase, after in next_start.items():
         start, end = (attempts[f"{phase}_{side}_s"].to_numpy(np.float64) for side in ("start", "end"))
         begun = np.isfinite(start)
         last = np.ones(len(start), np.bool_) if after is None else attempts[after].isna().to_numpy()
         # A client that waits for a sub-channel has finished training, though it has not begun to send.
-        waits = np.isfinite(end) & (end < until_s)
+        waits = np.isfinite(end) & (end < end_of_attempt_s)
         cut = begun & last & cut_short & ~waits
-        end = np.where(np.isfinite(end), end, until_s)
-        lost = begun & last & (ended == "lost").to_numpy()
+        end = np.where(np.isfinite(end), end, end_of_attempt_s)
+        lost = begun & last & (outcome_of_attempt == "lost").to_numpy()
         outcome = np.where(cut, np.where(late, "late", "aborted"), np.where(lost, "lost", ""))
         # Mark all phases of the attempt, because an upload that takes no time has no row.
         outcome = np.where(begun & arrived_late, "overdue", outcome)
@@ -255,19 +260,20 @@ def _check_log(table: pd.DataFrame, source: str, by: str) -> Log:
     rows["client"] = codes
     groups = _classes_of_clients(table, names, codes, source, by)
     rows["group"] = np.array(groups, dtype=object)[codes]
-    return Log(rows, names, groups, source, doubts=tuple(_doubts(rows, names)))
+    return Log(rows, names, groups, source, doubts=tuple(_find_doubts(rows, names)))
 
 
-def _doubts(rows: pd.DataFrame, names: list[str]) -> list[str]:
-    """Return warnings about rows that are valid one by one: a clock that goes back, and repeated phases."""
+def _find_doubts(rows: pd.DataFrame, names: list[str]) -> list[str]:
+    """Return warnings about valid rows that do not fit together: a clock that goes back, and repeated phases."""
     doubts = []
     numbered = rows[(rows["round"] > 0) & rows["phase"].isin(PHASES)]
     begins = numbered.groupby("round")["start_s"].min().dropna()
     back = np.flatnonzero(np.diff(begins.to_numpy()) < 0)
     if len(back):
-        round, before = begins.index[back[0] + 1], begins.index[back[0]]
+        round, previous = begins.index[back[0] + 1], begins.index[back[0]]
         more = f" (and {len(back) - 1} more rounds)" if len(back) > 1 else ""
-        doubts.append(f"round {round} begins before round {before}{more}: the clock goes back; give all rows times of one clock")
+        problem = f"round {round} begins before round {previous}{more}"
+        doubts.append(f"{problem}: the clock goes back; give all rows times of one clock")
     repeated = numbered.duplicated(["client", "round", "phase"])
     if repeated.any():
         row = int(np.flatnonzero(repeated)[0])
@@ -308,7 +314,10 @@ def _number_column(table: pd.DataFrame, name: str, source: str) -> pd.Series[flo
 
 
 def _refuse(source: str, is_bad: Any, values: Any, name: str, reason: str) -> None:
-    """Raise a UserError about the first row that is bad; rows count from 1, below the header."""
+    """Raise UserError about the first row with `is_bad`, if there is any. Rows count from 1, below the header.
+
+    `values`, `name`: the column that is wrong. `reason`: end of the message.
+    """
     bad_rows = np.flatnonzero(np.asarray(is_bad))
     if len(bad_rows):
         value = values.iloc[bad_rows[0]]
@@ -331,7 +340,7 @@ def _set_seconds(rows: pd.DataFrame, source: str) -> None:
 
 
 def _check_rates(rows: pd.DataFrame, source: str) -> None:
-    """Refuse measurements of bandwidth without time or bytes; they belong to no round."""
+    """Raise UserError for measured bandwidths without time or bytes, and set their round to 0: they belong to no round."""
     rates = rows["phase"].isin(list(RATES))
     _refuse(source, rates & rows["bytes"].isna(), rows["bytes"], "bytes", "is missing; a measured bandwidth is bytes in seconds")
     _refuse(source, rates & rows["start_s"].isna(), rows["start_s"], "start_s", "is missing; a bandwidth is measured at a time")
@@ -340,7 +349,7 @@ def _check_rates(rows: pd.DataFrame, source: str) -> None:
 
 
 def _number_clients(table: pd.DataFrame, source: str) -> tuple[list[str], Any]:
-    """Return the names of the clients, in order of number or of name, and the number of the client of each row."""
+    """Return the names of the clients, sorted by number or by name, and for each row the index of its client among them."""
     import pandas as pd
 
     texts = _text_column(table, "client", "")
@@ -352,7 +361,10 @@ def _number_clients(table: pd.DataFrame, source: str) -> tuple[list[str], Any]:
 
 
 def _classes_of_clients(table: pd.DataFrame, names: list[str], codes: Any, source: str, by: str) -> list[str]:
-    """Return the class of each client; raises UserError if a client has two."""
+    """Return the class of each client, by its index; raises UserError if a client has two.
+
+    `names`, `codes`: result of `_number_clients`.
+    """
     if by == "client":
         return [f"client-{name}" for name in names]
     if "class" not in table or table["class"].isna().all():

@@ -15,17 +15,20 @@ from scenarios.schema.section import Tables
 UNSEEN = -1
 """Entry of a table of outcomes where a client sent nothing in a round."""
 _MOST_STEPS = 200
+"""Largest number of steps of expectation and maximisation."""
 _LEAST_GAIN = 1e-8
+"""Relative gain of the log-likelihood below which a search ends."""
 _MOST_CELLS = 100_000
+"""Number of cells (client, round) above which the laws are compared on the last rounds only."""
 _LEAST_ROUNDS = 50
-"""Number of cells above which the laws are compared on the last rounds of a table only, and least number of these rounds."""
-_DEPENDENT = 3.0
+"""Least number of these last rounds."""
+_LEAST_CORRELATION = 3.0
 """Correlation of successive outcomes, in standard errors, below which a large table is not searched for bursts."""
 
 
 @dataclass(frozen=True, slots=True)
 class FittedLoss:
-    """A law of losses: `kind` is its name in scenario files, `parameters` its keys with their values."""
+    """Law of losses with estimated parameters: `kind` is its name in scenario files, `parameters` its keys."""
 
     kind: str
     parameters: dict[str, float]
@@ -46,7 +49,9 @@ class FittedLoss:
 
 
 def fit_losses(outcomes: NDArray[np.int64]) -> list[FittedLoss]:
-    """Fit both laws to outcomes (clients, rounds): 1 lost, 0 delivered, `UNSEEN` nothing sent. The better one comes first.
+    """Fit independent losses and bursts to outcomes (clients, rounds). Return the laws, the better one first.
+
+    Outcomes are 1 for a lost transmission, 0 for a delivered one, and `UNSEEN` if nothing was sent.
 
     The chain of a client also moves in rounds in which it sends nothing. Only the independent law is fitted if nothing was lost,
     or if no client sent twice. In a large table, bursts are sought only if successive outcomes are correlated, and the laws are
@@ -62,35 +67,36 @@ def fit_losses(outcomes: NDArray[np.int64]) -> list[FittedLoss]:
     share = _wilson(lost, number)
     if lost == 0:
         return [FittedLoss("perfect", {}, 0.0, share, number)]
-    p = lost / number
+    loss_share = lost / number
     recent = outcomes[:, -max(_LEAST_ROUNDS, _MOST_CELLS // len(outcomes)) :]
-    laws = [FittedLoss("bernoulli", {"success": 1.0 - p}, _independent(recent), share, number)]
-    if outcomes.size > _MOST_CELLS and _correlation(outcomes, p) < _DEPENDENT:
+    laws = [FittedLoss("bernoulli", {"success": 1.0 - loss_share}, _independent_likelihood(recent), share, number)]
+    if outcomes.size > _MOST_CELLS and _correlation(outcomes, loss_share) < _LEAST_CORRELATION:
         return laws
     if 0 < (recent == 1).sum() < (recent != UNSEEN).sum() and ((recent != UNSEEN).sum(axis=1) > 1).any():
         laws.append(_gilbert_elliott(recent, float((recent == 1).sum() / (recent != UNSEEN).sum()), share, number))
     return sorted(laws, key=lambda law: law.aic)
 
 
-def _correlation(outcomes: NDArray[np.int64], p: float) -> float:
-    """Return the correlation of successive outcomes of a client, in standard errors; `p`: the share of losses."""
+def _correlation(outcomes: NDArray[np.int64], loss_share: float) -> float:
+    """Return the correlation of successive outcomes of a client, in standard errors; 0 if no client sent twice."""
     clients, rounds = np.nonzero(outcomes != UNSEEN)
-    excess = (outcomes[clients, rounds] == 1) - p
+    excess = (outcomes[clients, rounds] == 1) - loss_share
     same = clients[1:] == clients[:-1]
-    if p >= 1.0 or not same.any():
+    if loss_share >= 1.0 or not same.any():
         return 0.0
-    return float((excess[1:] * excess[:-1])[same].sum() / (p * (1.0 - p) * np.sqrt(same.sum())))
+    variance = loss_share * (1.0 - loss_share)
+    return float((excess[1:] * excess[:-1])[same].sum() / (variance * np.sqrt(same.sum())))
 
 
-def _independent(outcomes: NDArray[np.int64]) -> float:
-    """Return the log-likelihood of outcomes (clients, rounds) that are independent, at their mean share of losses."""
+def _independent_likelihood(outcomes: NDArray[np.int64]) -> float:
+    """Return the log-likelihood of outcomes (clients, rounds) under independent losses at their mean share."""
     lost, kept = int((outcomes == 1).sum()), int((outcomes == 0).sum())
     share = lost / max(1, lost + kept)
     return float(lost * np.log(share) + kept * np.log1p(-share)) if lost and kept else 0.0
 
 
 def _wilson(lost: int, number: int) -> Estimate:
-    """Return the share of losses with its interval after Wilson (1927)."""
+    """Return the share of losses `lost` / `number`, with its 95 % interval after Wilson (1927)."""
     z = float(stats.norm.ppf((1 + LEVEL) / 2))
     p = lost / number
     middle = (p + z * z / (2 * number)) / (1 + z * z / number)
@@ -98,24 +104,26 @@ def _wilson(lost: int, number: int) -> Estimate:
     return Estimate(p, float(max(0.0, middle - half_width)), float(min(1.0, middle + half_width)))
 
 
-def _gilbert_elliott(outcomes: NDArray[np.int64], p: float, share: Estimate, number: int) -> FittedLoss:
+def _gilbert_elliott(outcomes: NDArray[np.int64], loss_share: float, share: Estimate, number: int) -> FittedLoss:
     """Return the most likely two-state chain, by expectation and maximisation (Baum et al. 1970).
 
-    The chain begins in its stationary distribution, as the simulator's channel does. The search begins at short bursts whose bad
-    state loses nearly all. More starting points would help only if the data cannot tell the two laws apart.
+    `loss_share`: share of losses in `outcomes`, for the start of the search. `share`, `number`: fields of the result.
+
+    The chain begins in its stationary distribution, as the simulator's channel does. The search begins at short bursts, in which
+    nearly all is lost. More starting points would help only if the data cannot tell the two laws apart.
     """
-    loss = np.array([0.2 * p, 0.9])
-    change = np.array([0.1 * p + 0.02, 0.4])  # good to bad, bad to good
-    before = -np.inf
+    loss = np.array([0.2 * loss_share, 0.9])
+    change = np.array([0.1 * loss_share + 0.02, 0.4])  # good to bad, bad to good
+    previous = -np.inf
     for _ in range(_MOST_STEPS):
         emission = _emission(outcomes, loss)
-        likelihood, gamma, moves = forward_backward(emission, *_chain(change))
-        if likelihood - before < _LEAST_GAIN * max(1.0, abs(likelihood)):
+        likelihood, states, moves = forward_backward(emission, *_chain(change))
+        if likelihood - previous < _LEAST_GAIN * max(1.0, abs(likelihood)):
             break
-        before = likelihood
+        previous = likelihood
         change = np.clip([moves[0, 1] / moves[0].sum(), moves[1, 0] / moves[1].sum()], 1e-6, 1.0 - 1e-6)
         for state in (0, 1):
-            weight = gamma[..., state] * (outcomes != UNSEEN)
+            weight = states[..., state] * (outcomes != UNSEEN)
             loss[state] = np.clip((weight * (outcomes == 1)).sum() / max(weight.sum(), 1e-300), 0.0, 1.0)
     good, bad = (0, 1) if loss[0] <= loss[1] else (1, 0)
     parameters = {"to_bad": change[good], "to_good": change[bad], "loss_good": loss[good], "loss_bad": loss[bad]}
@@ -129,6 +137,9 @@ def _emission(outcomes: NDArray[np.int64], loss: FloatArray) -> FloatArray:
 
 
 def _chain(change: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the moves (2, 2) and the stationary law (2,) of a chain that leaves its states with probabilities `change` (2,)."""
+    """Return a chain's probabilities of moves (2, 2) and its stationary distribution (2,).
+
+    `change` (2,): probabilities to leave each state in one step.
+    """
     move = np.array([[1.0 - change[0], change[0]], [change[1], 1.0 - change[1]]])
     return move, np.array([change[1], change[0]]) / change.sum()

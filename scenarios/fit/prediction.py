@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A figure of rounds: measured, and simulated as a mean over seeds with the band that holds 95 % of the seeds."""
+    """Figure of rounds: measured value, simulated mean over seeds, and 95 % prediction band from `low` to `high`."""
 
     name: str
     measured: float
@@ -36,7 +36,7 @@ class Prediction:
 
 
 def round_figures(log: Log, deadline_s: float | None, first: int | None = None) -> dict[str, float]:
-    """Return figures of the rounds of a log: mean and 90 % quantile of their lengths, times of arrivals, shares.
+    """Return figures of a log's rounds by name: mean and 90 % quantile of lengths, mean times of arrivals, shares of outcomes.
 
     A round ends with its last update, at the deadline, or at its delivery number `first`. The time of the n-th arrival is a mean
     over the rounds with n arrivals or more.
@@ -95,21 +95,20 @@ def _simulated_log(clients: pd.DataFrame, rounds: pd.DataFrame) -> Log:
 
 
 def _compare_figure(name: str, measured: float, values: Any) -> Prediction:
-    """Return a measured figure beside its simulated values (seeds,)."""
+    """Return the prediction of a figure from its simulated `values` (seeds,), some of which may be NaN."""
     if np.isnan(values).all():
         return Prediction(name, measured, np.nan, np.nan, np.nan)
     # The measured figure is one more value of the same distribution, so the band is a prediction interval. It stays within 0
     # and, for a share, 100 %.
     spread = np.nanstd(values, ddof=1) if np.isfinite(values).sum() > 1 else 0.0
     mean = float(np.nanmean(values))
-    half_width = _factor(int(np.isfinite(values).sum())) * float(spread)
+    half_width = _prediction_factor(int(np.isfinite(values).sum())) * float(spread)
     largest = 100.0 if name.endswith("(%)") else np.inf
     return Prediction(name, measured, mean, max(0.0, mean - half_width), min(largest, mean + half_width))
 
 
-def _factor(number: int) -> float:
-    """Return the half-width of a 95 % prediction interval in standard deviations, for one more value of a normal sample."""
+def _prediction_factor(number: int) -> float:
+    """Return the half-width, in standard deviations, of the 95 % prediction interval of a normal sample of `number` values."""
     from scipy import stats
 
     return float(stats.t.ppf((1 + LEVEL) / 2, max(1, number - 1)) * np.sqrt(1 + 1 / number))
-

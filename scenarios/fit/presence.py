@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from scenarios.fit.durations import LEVEL, Estimate
+from scenarios.fit.durations import LEVEL, Estimate, round_digits
 from scenarios.fit.log import PRESENT, Log
 from scenarios.schema.errors import UserError
 
@@ -23,13 +23,13 @@ _HOUR_S, _DAY_S = 3600.0, 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class FittedPresence:
-    """A law of presence: `table` as in a scenario file, without the path of a trace.
+    """Law of presence that was fitted.
 
     Attributes:
         kind: "trace", "markov" or "diurnal".
-        table: keys of the law.
-        parameters: estimates by class and name, with 95 % intervals.
-        number: intervals of presence in the log.
+        table: the law as in a scenario file, but without the path of a trace.
+        number: number of intervals of presence in the log.
+        parameters: estimates with 95 % intervals, by "class name".
     """
 
     kind: str
@@ -39,7 +39,7 @@ class FittedPresence:
 
 
 def presence_rows(log: Log) -> pd.DataFrame:
-    """Return the intervals of presence: `client`, `start_s`, `end_s`, from the first time of the log on, and `cut`.
+    """Return the intervals of presence, sorted: `client`, `start_s` and `end_s` (from the first time of the log on), and `cut`.
 
     `cut`: True if the client was still present when the log ended.
     """
@@ -50,7 +50,7 @@ def presence_rows(log: Log) -> pd.DataFrame:
 
 
 def fit_presence(log: Log, kind: str | None = None) -> FittedPresence | None:
-    """Return the law of presence `kind`, one of `PRESENCES`, or the trace; None if the log has no presence.
+    """Fit the law of presence `kind`, one of `PRESENCES`; None: the trace. Return None if the log has no presence.
 
     Raises:
         UserError: intervals have no start or overlap, or there are too few for the law.
@@ -77,20 +77,20 @@ def _check_no_overlap(log: Log, rows: pd.DataFrame) -> None:
 
 
 def _fit_markov(log: Log, rows: pd.DataFrame) -> FittedPresence:
-    """Return the most likely exponential times on and off, by class; raises UserError.
+    """Return the most likely exponential times present and absent, by class; raises UserError if a class has none of them.
 
-    The mean of a state is the total time in it divided by the number of its ends. An interval that the end of the log cuts adds
-    time but no end. The time before a client's first interval is unknown and adds nothing.
+    The mean time of a state is the total time in it divided by the number of its ends. An interval that the end of the log cuts
+    adds time but no end. The time before a client's first interval is unknown and adds nothing.
     """
     last_s = float(rows["end_s"].max())
     cut = (rows["cut"] | (rows["end_s"] >= last_s)).to_numpy()
     same = rows["client"].to_numpy()[1:] == rows["client"].to_numpy()[:-1]
-    # Time from the end of an interval to the next one, or to the end of the log.
-    until_s = np.append(np.where(same, rows["start_s"].to_numpy()[1:], last_s), last_s)
+    # Start of the client's next interval, or the end of the log.
+    next_s = np.append(np.where(same, rows["start_s"].to_numpy()[1:], last_s), last_s)
     frame = rows.assign(
         group=np.array(log.groups, dtype=object)[rows["client"]],
         on_s=rows["end_s"] - rows["start_s"],
-        off_s=np.where(cut, 0.0, until_s - rows["end_s"]),
+        off_s=np.where(cut, 0.0, next_s - rows["end_s"]),
         leaves=~cut,
         returns=np.append(same, False) & ~cut,
     )
@@ -107,7 +107,7 @@ def _fit_markov(log: Log, rows: pd.DataFrame) -> FittedPresence:
     if absent:
         raise UserError(f"{log.source}: class {absent[0]!r} has no row of phase 'present'; use --law present=trace")
     keys = ("mean_on_s", "mean_off_s")
-    values = {key: {group: _round_digits(parameters[f"{group} {key}"].value) for group in log.classes} for key in keys}
+    values = {key: {group: round_digits(parameters[f"{group} {key}"].value) for group in log.classes} for key in keys}
     is_single = len(log.classes) == 1
     table = {key: next(iter(by_class.values())) if is_single else {"by_group": by_class} for key, by_class in values.items()}
     return FittedPresence("markov", {"kind": "markov", **table}, len(rows), parameters)
@@ -118,9 +118,9 @@ def _fit_diurnal(log: Log, rows: pd.DataFrame) -> FittedPresence:
 
     Hours are those of the log's clock: its times are seconds since a midnight, such as those of Unix.
     """
-    begin_s = float(log.rows["start_s"].min()) % _DAY_S
-    start_s, end_s = rows["start_s"].to_numpy() + begin_s, rows["end_s"].to_numpy() + begin_s
-    first_s, last_s = begin_s, float(end_s.max())
+    first_s = float(log.rows["start_s"].min()) % _DAY_S  # time of day at which the log begins
+    start_s, end_s = rows["start_s"].to_numpy() + first_s, rows["end_s"].to_numpy() + first_s
+    last_s = float(end_s.max())
     if last_s - first_s < _DAY_S:
         raise UserError(f"{log.source}: presence by hour needs a log of a day or more; use --law present=trace or present=markov")
     present_s, known_s = np.zeros(24), np.zeros(24)
@@ -128,12 +128,7 @@ def _fit_diurnal(log: Log, rows: pd.DataFrame) -> FittedPresence:
         low, high = hour * _HOUR_S, (hour + 1) * _HOUR_S
         present_s[hour % 24] += np.clip(np.minimum(end_s, high) - np.maximum(start_s, low), 0.0, None).sum()
         known_s[hour % 24] += max(0.0, min(last_s, high) - max(first_s, low)) * len(log.names)
-    shares = [_round_digits(share) for share in (present_s / known_s).tolist()]
+    shares = [round_digits(share) for share in (present_s / known_s).tolist()]
     sessions = rows["end_s"] - rows["start_s"]
-    table = {"kind": "diurnal", "by_hour": shares, "mean_session_s": _round_digits(float(sessions.mean()))}
-    return FittedPresence("diurnal", table | {"start_h": _round_digits(begin_s / _HOUR_S)}, len(rows))
-
-
-def _round_digits(value: float) -> float:
-    """Return the value with six significant digits."""
-    return float(f"{value:.6g}")
+    table = {"kind": "diurnal", "by_hour": shares, "mean_session_s": round_digits(float(sessions.mean()))}
+    return FittedPresence("diurnal", table | {"start_h": round_digits(first_s / _HOUR_S)}, len(rows))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from analysis.documents.blocks import Block, Bullets, Code, Document, Picture, Section, Table, Text
 from analysis.documents.html import html_page, inline_svg
 from analysis.figures.style import svg_text
+from scenarios.fit.durations import Estimate
 from scenarios.fit.estimate import Estimates, PhaseFit
 from scenarios.fit.figures import quantile_figure, survival_figure
 from scenarios.fit.prediction import Prediction
@@ -14,7 +15,10 @@ from scenarios.fit.presence import FittedPresence
 
 
 def report_html(estimates: Estimates, text: str, check: Sequence[Prediction], hold_out: Sequence[Prediction], seeds: int) -> str:
-    """Return the report of `estimates`, of the scenario's `text`, and of predictions with `seeds` seeds."""
+    """Return the report as one HTML page.
+
+    `text`: the fitted scenario as TOML. `check`, `hold_out`: predictions with `seeds` seeds; empty: without the section.
+    """
     log = estimates.log
     sections = [Section("What is doubtful", [Bullets(estimates.cautions) if estimates.cautions else Text("Nothing was found.")])]
     for fit in estimates.phases.values():
@@ -50,12 +54,12 @@ def _phase_blocks(fit: PhaseFit) -> list[Block]:
     if fit.speed is not None:
         speed = fit.speed
         rows = [
-            ["overhead (s)", *_cells(speed.overhead_s)],
-            ["seconds per sample or byte", *_cells(speed.seconds_per_unit)],
-            ["sigma of the noise", *_cells(speed.sigma)],
+            ["overhead (s)", *_estimate_cells(speed.overhead_s)],
+            ["seconds per sample or byte", *_estimate_cells(speed.seconds_per_unit)],
+            ["sigma of the noise", *_estimate_cells(speed.sigma)],
         ]
         cells = (["parameter", "value", "from", "to"], rows)
-        blocks.append(Table(f"speed-{fit.phase}-{_anchor(fit)}", "Time by amount", cells, "95 % intervals"))
+        blocks.append(Table(f"speed-{fit.phase}-{_name_suffix(fit)}", "Time by amount", cells, "95 % intervals"))
     rows = [
         [
             law.kind,
@@ -68,24 +72,24 @@ def _phase_blocks(fit: PhaseFit) -> list[Block]:
     ]
     header = ["law", "parameters", "AIC", "largest deviation", "beyond the log (%)"]
     note = "The first law is used. Deviation: largest distance to the measured distribution. Beyond the log laws extrapolate."
-    name = f"laws-{fit.phase}-{_anchor(fit)}"
+    name = f"laws-{fit.phase}-{_name_suffix(fit)}"
     blocks.append(Table(name, "Laws", (header, rows), note, words=(0, 1)))
     if len(fit.laws) > 1:
-        for make, quantity in ((survival_figure, "durations"), (quantile_figure, "quantiles")):
-            name = f"{quantity}-{fit.phase}-{_anchor(fit)}"
-            blocks.append(Picture(name, f"{fit.phase}, {fit.group}: {quantity}", make(fit)))
+        for draw, quantity in ((survival_figure, "durations"), (quantile_figure, "quantiles")):
+            name = f"{quantity}-{fit.phase}-{_name_suffix(fit)}"
+            blocks.append(Picture(name, f"{fit.phase}, {fit.group}: {quantity}", draw(fit)))
     return blocks
 
 
-def _anchor(fit: PhaseFit) -> str:
-    """Return the name of a class, and of its first round after a change, for the names of tables and figures."""
+def _name_suffix(fit: PhaseFit) -> str:
+    """Return the end of the names of a class's tables and figures: the class, and the first round after a change."""
     name = fit.group if fit.first_round == 1 else f"{fit.group} {fit.first_round}"
     return "".join(letter if letter.isalnum() else "-" for letter in name.lower())
 
 
-def _cells(estimate: object) -> list[str]:
-    """Return an estimate and the ends of its interval as cells of a table."""
-    return [f"{getattr(estimate, name):.4g}" for name in ("value", "low", "high")]
+def _estimate_cells(estimate: Estimate) -> list[str]:
+    """Return three cells of a table: an estimate, and the ends of its interval."""
+    return [f"{number:.4g}" for number in (estimate.value, estimate.low, estimate.high)]
 
 
 def _bandwidth_table(estimates: Estimates) -> Table:
@@ -118,7 +122,7 @@ def _presence_blocks(presence: FittedPresence) -> list[Block]:
     uses = {"trace": "they are replayed", "markov": "exponential times on and off", "diurnal": "shares by the hour of the day"}
     blocks: list[Block] = [Text(f"{presence.number:,} intervals; {presence.kind}: {uses[presence.kind]}.")]
     if presence.parameters:
-        rows = [[name, *_cells(estimate)] for name, estimate in presence.parameters.items()]
+        rows = [[name, *_estimate_cells(estimate)] for name, estimate in presence.parameters.items()]
         blocks.append(Table("presence", "Times on and off", (["parameter", "value", "from", "to"], rows), "95 % intervals"))
     if presence.kind == "diurnal":
         rows = [[str(hour), f"{100 * share:.1f}"] for hour, share in enumerate(presence.table["by_hour"])]
@@ -128,12 +132,12 @@ def _presence_blocks(presence: FittedPresence) -> list[Block]:
 
 def _prediction_blocks(name: str, predictions: Sequence[Prediction], seeds: int, rounds: str) -> list[Block]:
     """Return the verdict and the table of a predictive check. `rounds`: the rounds that it predicts, for the note."""
-    outside = [p.name for p in predictions if not p.agrees]
+    outside = [prediction.name for prediction in predictions if not prediction.agrees]
     verdict = "Every measured figure lies in its band." if not outside else f"Outside of their bands: {', '.join(outside)}."
-    rows = [
-        [p.name, f"{p.measured:.4g}", f"{p.simulated:.4g}", f"{p.low:.4g}", f"{p.high:.4g}", "yes" if p.agrees else "no"]
-        for p in predictions
-    ]
+    rows = []
+    for prediction in predictions:
+        numbers = (prediction.measured, prediction.simulated, prediction.low, prediction.high)
+        rows.append([prediction.name, *(f"{number:.4g}" for number in numbers), "yes" if prediction.agrees else "no"])
     header = ["figure", "measured", "simulated", "from", "to", "in the band"]
     note = f"{rounds}; the fitted scenario with {seeds} seeds; the band holds 95 % of further seeds"
     return [Text(verdict, warning=bool(outside)), Table(name, "Measured and simulated", (header, rows), note, words=(0, 5))]

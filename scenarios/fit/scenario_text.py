@@ -1,4 +1,4 @@
-"""The text of a fitted scenario: every value with the number of durations, the censored share and the interval beside it."""
+"""Text of a fitted scenario, with comments: number of durations, censored share and intervals of the values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import tomli_w
 
 from scenarios.fit.amounts import FittedSpeed
-from scenarios.fit.durations import FittedLaw
+from scenarios.fit.durations import FittedLaw, round_digits
 from scenarios.fit.estimate import LINKS, Estimates, LinkFit, LossFit, PhaseFit
 from scenarios.fit.log import RATES
 from scenarios.schema.section import Tables
@@ -19,14 +19,15 @@ _TABLE = {"download": "downlink", "compute": "compute", "upload": "uplink", "tot
 _SPEEDS = {"download": "bandwidth_bytes_per_s", "compute": "samples_per_s", "upload": "bandwidth_bytes_per_s"}
 """The key of the speed of a phase."""
 _LOSSES = {"download": "downlink", "upload": "uplink", "total": "uplink"}
+"""The table of a scenario that gets the losses of a phase."""
 
 
 def scenario_text(estimates: Estimates, name: str, folder: Path) -> str:
-    """Return the fitted scenario as TOML; the files that it names are in `folder`."""
+    """Return the fitted scenario, called `name`, as TOML with comments. `folder`: folder of the files that it names."""
     log = estimates.log
     total = len(log.attempts()) or len(log.rows)
     head = [
-        f"# Fitted to {_one_line(log.source)}: {total} attempts of {len(log.names)} clients in {len(log.classes)} classes.",
+        f"# Fitted to {_join_lines(log.source)}: {total} attempts of {len(log.names)} clients in {len(log.classes)} classes.",
         "# n: durations; cut off: those of which only a bound is known; [..]: 95 % intervals.",
     ]
     tables: Tables = {
@@ -39,14 +40,14 @@ def scenario_text(estimates: Estimates, name: str, folder: Path) -> str:
     if estimates.first is not None:
         tables["server"]["first"] = min(estimates.first, tables["server"]["per_round"])
     if estimates.deadline_s is not None:
-        tables["server"]["deadline_s"] = _round_digits(estimates.deadline_s)
+        tables["server"]["deadline_s"] = round_digits(estimates.deadline_s)
     presence = estimates.presence
     if presence is not None:
         path = {"path": str(folder / "presence.csv")} if presence.kind == "trace" else {}
         tables["availability"] = {**presence.table, **path}
         tables["server"]["when_short"] = "proceed"
-        values = ", ".join(_interval(name, value) for name, value in presence.parameters.items()) or "as measured"
-        head.append(f"# presence: n = {presence.number} intervals; {presence.kind}: {_one_line(values)}")
+        values = ", ".join(_interval_text(name, value) for name, value in presence.parameters.items()) or "as measured"
+        head.append(f"# presence: n = {presence.number} intervals; {presence.kind}: {_join_lines(values)}")
     text = "\n".join(head) + "\n" + tomli_w.dumps(tables)
     for phase in log.phases():
         fits = [estimates.phases[phase, group] for group in log.classes if (phase, group) in estimates.phases]
@@ -58,14 +59,9 @@ def scenario_text(estimates: Estimates, name: str, folder: Path) -> str:
     return text + _amounts_text(estimates)
 
 
-def _one_line(text: str) -> str:
-    """Return the text without line breaks, for a comment."""
+def _join_lines(text: str) -> str:
+    """Return the text on one line, for a comment."""
     return " ".join(text.split())
-
-
-def _round_digits(value: float) -> float:
-    """Return the value with six significant digits."""
-    return float(f"{value:.6g}")
 
 
 def _phase_text(fits: list[PhaseFit]) -> str:
@@ -76,17 +72,17 @@ def _phase_text(fits: list[PhaseFit]) -> str:
         laws = {fit.group: fit.law.table() for fit in fits}
         keys: Tables = {"delay": _join_classes(laws)}
         return "\n" + "\n".join(comments) + f"\n[{_TABLE[phase]}]\n" + _toml_lines(keys)
-    keys = {"delay": {"kind": "constant", "value_s": _join_numbers(speeds, lambda s: s.overhead_s.value)}}
-    keys[_SPEEDS[phase]] = _join_numbers(speeds, lambda s: 1.0 / s.seconds_per_unit.value)
+    keys = {"delay": {"kind": "constant", "value_s": _join_numbers(speeds, lambda speed: speed.overhead_s.value)}}
+    keys[_SPEEDS[phase]] = _join_numbers(speeds, lambda speed: 1.0 / speed.seconds_per_unit.value)
     if phase == "compute":
-        keys["noise"] = {"kind": "log-normal", "sigma": _join_numbers(speeds, lambda s: s.sigma.value)}
+        keys["noise"] = {"kind": "log-normal", "sigma": _join_numbers(speeds, lambda speed: speed.sigma.value)}
     else:
         comments.append("# The spread of the bandwidth is not part of this scenario: its mean is.")
     return "\n" + "\n".join(comments) + f"\n[{_TABLE[phase]}]\n" + _toml_lines(keys)
 
 
 def _comments(fit: PhaseFit) -> list[str]:
-    """Return the comments about the estimates of a phase of a class, of a part of the rounds where they change."""
+    """Return the comment about the estimates of a phase of a class, as a list of one; it names the first round after a change."""
     since = f" from round {fit.first_round}" if fit.first_round > 1 else ""
     if fit.speed is not None:
         return [_speed_comment(fit.group + since, fit.speed)]
@@ -94,12 +90,12 @@ def _comments(fit: PhaseFit) -> list[str]:
 
 
 def _join_classes(laws: Mapping[str, Mapping[str, object]]) -> Mapping[str, Any]:
-    """Return the law of all classes: the law itself if there is one class."""
+    """Return the table for the laws of all classes: the law itself if there is one class, otherwise a law by group."""
     return next(iter(laws.values())) if len(laws) == 1 else {"kind": "by-group", "groups": laws}
 
 
 def _changes_text(fits: list[PhaseFit]) -> str:
-    """Return the change points of a phase, in order of rounds, as `[[.changes]]` of its table."""
+    """Return the change points of a phase as text, in order of rounds: `[[compute.changes]]` or those of another table."""
     text = ""
     for part in sorted((part for fit in fits for part in fit.later), key=lambda part: (part.first_round, part.group)):
         keys: Tables = {"at_round": part.first_round}
@@ -108,20 +104,20 @@ def _changes_text(fits: list[PhaseFit]) -> str:
         if part.speed is None:
             keys["delay"] = {name: value for name, value in part.law.table().items() if name != "kind"}
         else:
-            keys["delay"] = {"value_s": _round_digits(part.speed.overhead_s.value)}
-            keys[_SPEEDS[part.phase]] = _round_digits(1.0 / part.speed.seconds_per_unit.value)
+            keys["delay"] = {"value_s": round_digits(part.speed.overhead_s.value)}
+            keys[_SPEEDS[part.phase]] = round_digits(1.0 / part.speed.seconds_per_unit.value)
             if part.phase == "compute":
-                keys["noise"] = {"sigma": _round_digits(part.speed.sigma.value)}
+                keys["noise"] = {"sigma": round_digits(part.speed.sigma.value)}
         text += f"[[{_TABLE[part.phase]}.changes]]\n" + _toml_lines(keys)
     return text
 
 
 def _link_text(links: list[LinkFit], folder: Path) -> str:
-    """Return the table of a link whose bandwidth has a law."""
+    """Return the table of a link as text: the law of its bandwidth, with a comment for each class."""
     link = links[0].link
     comments = []
     for fit in links:
-        values = ", ".join(_interval(name, value) for name, value in fit.law.parameters.items())
+        values = ", ".join(_interval_text(name, value) for name, value in fit.law.parameters.items())
         aic = ", ".join(f"{law.label} {law.aic:.1f}" for law in fit.laws if law.freedom)
         numbers = f"n = {fit.law.number} rates"
         comments.append(f"# {link}, {fit.group}: {numbers}; {fit.law.kind}: {values or 'as measured'}; AIC: {aic}")
@@ -148,7 +144,7 @@ def _loss_text(losses: list[LossFit]) -> str:
 
 
 def _channel_text(table: str, losses: list[LossFit]) -> str:
-    """Return the channel of a table. All classes get one kind: a chain if one of them needs it."""
+    """Return the channel of a table as text. All classes get one kind: a Gilbert-Elliott chain if one of them needs it."""
     if any(loss.laws[0].kind == "gilbert-elliott" for loss in losses):
         chains = {loss.group: _chain_parameters(loss) for loss in losses}
         names = next(iter(chains.values())).keys()
@@ -161,7 +157,7 @@ def _channel_text(table: str, losses: list[LossFit]) -> str:
 
 
 def _chain_parameters(loss: LossFit) -> Mapping[str, float]:
-    """Return the parameters of a chain. Independent losses become a chain with two equal states."""
+    """Return the parameters of a Gilbert-Elliott chain. Independent losses become a chain with two equal states."""
     law = loss.laws[0]
     if law.kind == "gilbert-elliott":
         return law.parameters
@@ -169,7 +165,7 @@ def _chain_parameters(loss: LossFit) -> Mapping[str, float]:
 
 
 def _amounts_text(estimates: Estimates) -> str:
-    """Return the work and the payload behind fitted speeds and bandwidths."""
+    """Return the tables `[work]` and `[payload]` as text, if all classes have the amounts that fitted speeds refer to."""
     text = ""
     amounts: dict[str, dict[str, int]] = {}
     for (phase, group), fit in estimates.phases.items():
@@ -189,13 +185,16 @@ def _amounts_text(estimates: Estimates) -> str:
 
 
 def _join_numbers(values: Mapping[str, object], value_of: Callable[[Any], float]) -> object:
-    """Return the numbers of all classes: one number if they are equal, else a table `by_group`."""
+    """Return the value of a key for all classes: one number if they are equal, otherwise a table `by_group`.
+
+    `value_of`: function that returns the number of an entry of `values`.
+    """
     numbers = {group: value_of(value) for group, value in values.items()}
-    numbers = {group: number if isinstance(number, int) else _round_digits(number) for group, number in numbers.items()}
+    numbers = {group: number if isinstance(number, int) else round_digits(number) for group, number in numbers.items()}
     return next(iter(numbers.values())) if len(set(numbers.values())) == 1 else {"by_group": numbers}
 
 
-def _interval(name: str, estimate: Any) -> str:
+def _interval_text(name: str, estimate: Any) -> str:
     """Return a parameter with its interval, for a comment."""
     return f"{name} {estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
 
@@ -203,7 +202,7 @@ def _interval(name: str, estimate: Any) -> str:
 def _law_comment(fit: PhaseFit, law: FittedLaw, since: str) -> str:
     """Return the comment about the law of a phase of a class."""
     durations = fit.durations
-    values = ", ".join(_interval(key, value) for key, value in law.parameters.items()) or f"{len(law.values_s)} quantiles"
+    values = ", ".join(_interval_text(key, value) for key, value in law.parameters.items()) or f"{len(law.values_s)} quantiles"
     numbers = f"n = {durations.number}, cut off {100 * durations.censored_share:.1f} %"
     return f"# {fit.phase}, {fit.group}{since}: {numbers}; {law.kind}: {values}"
 
@@ -212,7 +211,7 @@ def _speed_comment(group: str, speed: FittedSpeed) -> str:
     """Return the comment about the speed of a class."""
     values = (("overhead_s", speed.overhead_s), ("seconds_per_unit", speed.seconds_per_unit), ("sigma", speed.sigma))
     cut = 100 * speed.censored / speed.number
-    return f"# {group}: n = {speed.number}, cut off {cut:.1f} %; " + ", ".join(_interval(*pair) for pair in values)
+    return f"# {group}: n = {speed.number}, cut off {cut:.1f} %; " + ", ".join(_interval_text(*pair) for pair in values)
 
 
 def _toml_lines(keys: Mapping[str, object]) -> str:
