@@ -80,25 +80,26 @@ def _mix(mixtures: Sequence[_Mixture], vector: Callable[[int], Tensor]) -> Tenso
     row_of = {number: row for row, number in enumerate(dict.fromkeys(numbers))}
     vectors = [vector(number) for number in row_of]
     device, parameters = vectors[0].device, len(vectors[0])
-    rows = torch.tensor([row_of[number] for number in numbers], device=device)
-    weights = torch.tensor([weight for mixture in mixtures for weight in mixture.weights], dtype=torch.float64, device=device)
-    counts = torch.tensor([len(mixture.models) for mixture in mixtures], device=device)
+    rows = torch.from_numpy(np.array([row_of[number] for number in numbers])).to(device)
+    weights = torch.from_numpy(np.array([weight for mixture in mixtures for weight in mixture.weights], np.float64)).to(device)
+    counts = torch.from_numpy(np.array([len(mixture.models) for mixture in mixtures])).to(device)
     # Two ways with the same sums: a product with the matrix of weights (mixtures, vectors), or sums of single rows.
     matrix = None
     if len(numbers) * _SPARSE >= len(mixtures) * len(vectors):
         matrix = torch.zeros(len(mixtures), len(vectors), dtype=torch.float64, device=device)
         # A mixture may name a model twice: its weights add up.
         matrix.index_put_((torch.arange(len(mixtures), device=device).repeat_interleave(counts), rows), weights, accumulate=True)
+    offsets = counts.cumsum(0) - counts
+    mixed = torch.empty(len(mixtures), parameters, device=device)
     width = max(1, _CHUNK_NUMBERS // len(vectors))
-    blocks = []
     for first in range(0, parameters, width):
-        models = torch.stack([vector[first : first + width] for vector in vectors]).double()
+        block = slice(first, first + width)
+        models = torch.stack(vectors if width >= parameters else [vector[block] for vector in vectors]).double()
         if matrix is None:
-            sums = embedding_bag(rows, models, counts.cumsum(0) - counts, mode="sum", per_sample_weights=weights)
+            mixed[:, block] = embedding_bag(rows, models, offsets, mode="sum", per_sample_weights=weights)
         else:
-            sums = matrix @ models
-        blocks.append(sums.float())
-    return torch.cat(blocks, 1)
+            mixed[:, block] = matrix @ models
+    return mixed
 
 
 class PeerLearner:
@@ -181,43 +182,46 @@ class PeerLearner:
         Models are computed level by level: all trainings of a level in one call, then its mixtures, then its messages.
         """
         needed = self._needed()
-        levels, needed_pending = self._levels(wanted), self._pending_for(needed)
-        to_compute = {number for level in levels for number in level}
-        kept = to_compute | needed_pending
+        to_compute = self._pending_for(wanted)
+        kept = {*to_compute, *self._pending_for(needed)} if needed != wanted else set(to_compute)
+        levels = self._levels(to_compute)
         self._pending = {number: model for number, model in self._pending.items() if number in kept}
         # Count the uses of each model: one that is only needed to compute others is dropped after the last of these.
-        uses = Counter(source for model in self._pending.values() for source in model.models)
+        uses = Counter([source for model in self._pending.values() for source in model.models])
         uses.update(needed)
         self._drop([number for number in self._ids if number not in uses])
         for level in levels:
             self._train(level)
             self._combine(level)
             self._compress(level)
-            used = [model for number in level for model in self._pending.pop(number).models]
-            uses.subtract(used)
-            self._drop([model for model in set(used) if not uses[model]])
+            unused = []
+            for number in level:
+                for source in self._pending.pop(number).models:
+                    uses[source] -= 1
+                    if not uses[source]:
+                        unused.append(source)
+            self._drop(unused)
 
-    def _pending_for(self, wanted: set[int]) -> set[int]:
-        """Return the pending models that must be computed to have the `wanted` ones, these included."""
-        required: set[int] = set()
-        to_visit = [number for number in wanted if number in self._pending]
-        while to_visit:
-            number = to_visit.pop()
-            if number not in required:
-                required.add(number)
-                to_visit.extend(model for model in self._pending[number].models if model in self._pending)
-        return required
+    def _pending_for(self, wanted: set[int]) -> list[int]:
+        """Return the pending models that must be computed to have the `wanted` ones, these included, in ascending order."""
+        required, pending = set(wanted), self._pending
+        # Descending, because a model is computed from models with smaller numbers.
+        for number in reversed(pending):
+            if number in required:
+                required.update(pending[number].models)
+        return [number for number in pending if number in required]
 
-    def _levels(self, wanted: set[int]) -> list[list[int]]:
-        """Return the models of `_pending_for` in levels, such that a model is made only of models of earlier levels."""
+    def _levels(self, numbers: list[int]) -> list[list[int]]:
+        """Return the pending models `numbers`, which ascend, in levels, such that a model is made only of models of earlier
+        levels.
+        """
         depth: dict[int, int] = {}
         levels: list[list[int]] = []
-        # Ascending, because a model is computed from models with smaller numbers.
-        for number in sorted(self._pending_for(wanted)):
-            depth[number] = 1 + max([depth.get(model, 0) for model in self._pending[number].models])
-            if depth[number] > len(levels):
+        for number in numbers:
+            depth[number] = at = 1 + max([depth.get(model, 0) for model in self._pending[number].models])
+            if at > len(levels):
                 levels.append([])
-            levels[depth[number] - 1].append(number)
+            levels[at - 1].append(number)
         return levels
 
     def _chunks(self, numbers: list[int]) -> Iterator[list[int]]:

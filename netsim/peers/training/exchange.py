@@ -156,28 +156,29 @@ class ExchangeProtocol(TrainingProtocol):
         self._wait(peer, round)
 
     def _wait(self, peer: int, round: int) -> None:
-        """Wait for the neighbours of `peer`, whose training is over."""
+        """Wait for the neighbours of `peer`, whose training of its own `round` is over."""
         if self.timeout_s is not None:
             self.host.call_in(self.timeout_s, peer, round)
-        self._go_on(peer)
+        self._go_on(peer, round)
 
     def on_message(self, arrival: Arrival) -> None:
         """Keep a model of the present or a later round, and go on if it was the last one needed."""
         peer = arrival.peer
-        if not self._barrier.add(arrival, int(self.host.round[peer])):
+        round = self.host.round.item(peer)
+        if not self._barrier.add(arrival, round):
             self.on_late(peer, arrival.edge, arrival.model)
         elif self._ready[peer]:
-            self._go_on(peer)
+            self._go_on(peer, round)
 
     def on_timer(self, peer: int, key: int) -> None:
         """Go on without the models that are missing."""
         if self._ready[peer] and key == self.host.round[peer]:
             self._barrier.time_out(peer)
-            self._go_on(peer)
+            self._go_on(peer, key)
 
-    def _go_on(self, peer: int) -> None:
-        """Combine the models of a `peer` that is ready, if it need not wait any longer."""
-        host, round = self.host, int(self.host.round[peer])
+    def _go_on(self, peer: int, round: int) -> None:
+        """Combine the models of a `peer` that is ready in its own `round`, if it need not wait any longer."""
+        host = self.host
         if not self._barrier.is_open(peer, round, len(self.exchange(peer, round).incoming) - self.backup):
             return
         arrived, late = self._barrier.take(peer, round)

@@ -106,6 +106,10 @@ class _OwnRound:
     """Arrival (n,) of each message; inf: it is lost for good."""
     ends_s: FloatArray = field(default_factory=lambda: np.zeros(0))
     """End (K,) of the own round of each peer."""
+    times: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """Times (n,) of its ends of trainings and arrivals, ascending."""
+    events: IntArray = field(default_factory=lambda: np.zeros((4, 0), np.int64))
+    """Of each end and arrival (4, n): number of what scheduled it; peer or edge; tries; `_TRAINED` or the message's place."""
     contents: list[Any] = field(default_factory=list)
     """Content (K,) of the messages of each peer that has sent."""
     steps: list[int] = field(default_factory=list)
@@ -189,6 +193,7 @@ class PeerRounds:
         if ends_s is None or not np.isfinite(ends_s).all():
             return None
         own.ends_s = ends_s
+        self._list_events(own)
         return own
 
     def _send(self, own: _OwnRound, sent_s: FloatArray) -> None:
@@ -204,20 +209,28 @@ class PeerRounds:
                 return
             places, sent_s = places[~good], due_s[~good] + transport.resend_after_s
 
+    @staticmethod
+    def _list_events(own: _OwnRound) -> None:
+        """List the ends of trainings and the arrivals of an own round by time."""
+        trained_s, senders, peers = own.attempts.times[END], own.senders, len(own.ends_s)
+        base, none = 2 * own.number * peers, np.zeros(peers, np.int64)
+        ends = np.array([base + np.arange(peers), np.arange(peers), none, none + _TRAINED])
+        if len(senders):
+            origins = base + senders + peers * (own.sendings[0].sent_s < trained_s[senders])
+            ends = np.concatenate([ends, [origins, own.edges, own.tries, own.places]], axis=1)
+        times = np.concatenate([trained_s, own.arrivals_s])
+        order = times.argsort()
+        own.times, own.events = times[order], ends[:, order]
+
     def _fill_queue(self) -> bool:
         """Put what happens up to the close into its order; return False if only the numbers of single events decide it."""
-        after_s, until_s, peers = self._settled_s, self.closes_s, self._host.pool.count
-        parts: list[tuple[Any, ...]] = []
+        peers = self._host.pool.count
+        parts, parts_s = [], []
         for own in self._rounds.values():
-            trained_s = own.attempts.times[END]
-            ended = np.flatnonzero((trained_s > after_s) & (trained_s <= until_s))
-            came = np.flatnonzero((own.arrivals_s > after_s) & (own.arrivals_s <= until_s))
-            base, none = 2 * own.number * peers, np.zeros(len(ended), np.int64)
-            parts.append((trained_s[ended], base + ended, ended, none, none + _TRAINED))
-            senders = own.senders[came]
-            origins = base + senders + peers * (own.sendings[0].sent_s[came] < trained_s[senders]) if len(came) else came
-            parts.append((own.arrivals_s[came], origins, own.edges[came], own.tries[came], own.places[came]))
-        times, origins, ends, tries, places = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+            first, last = own.times.searchsorted((self._settled_s, self.closes_s), "right")
+            parts_s.append(own.times[first:last])
+            parts.append(own.events[:, first:last])
+        times, (origins, ends, tries, places) = np.concatenate(parts_s), np.concatenate(parts, axis=1)
         order = np.lexsort((places, tries, times))
         times, origins = times[order], origins[order]
         # Events of one instant come in the order in which they were scheduled. It is known for messages of one peer, and for
