@@ -1,4 +1,4 @@
-"""Wiring of the laws of a scenario file to the engine's timelines: one law for each interval between change points."""
+"""Laws of a scenario as timelines of the engine: one law for each interval between change points."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GROUPED = {"delay": GroupedDelay, "bandwidth": GroupedBandwidth}
 
 @dataclass(frozen=True)
 class _Inner:
-    """One class of law with its keywords, for the clients `members` (n,). A law by groups has several."""
+    """Class of a law with its keywords, for the clients `members` (n,). A law by groups has one for each group."""
 
     component: Component
     path: str
@@ -40,7 +40,7 @@ class _Inner:
 
 
 class Law(Generic[LawT]):
-    """A law before it enters a timeline: its keywords, which changes replace."""
+    """Law of a scenario before it becomes a law of the engine. Changes give a new one with other keywords."""
 
     def __init__(self, group: str, path: str, context: Context, inner: list[_Inner], by_group: bool) -> None:
         self._group, self._path, self._context, self._inner, self._by_group = group, path, context, inner, by_group
@@ -58,7 +58,7 @@ class Law(Generic[LawT]):
 
     @classmethod
     def from_scenario(cls, component: Component, group: str, path: str, context: Context) -> Law[LawT]:
-        """Return the law as the scenario sets it; raises UserError."""
+        """Return the law that `component` describes, at `path` of the scenario; raises UserError."""
         population = context.population
         if not isinstance(component, ByGroup):
             clients = np.arange(population.count)
@@ -73,7 +73,7 @@ class Law(Generic[LawT]):
             raise UserError(f"{path}.groups: gives no law for {', '.join(missing)}; name every group")
         return cls(group, path, context, inner, True)
 
-    def _laws_that_have(self, name: str, path: str) -> list[_Inner]:
+    def _laws_with(self, name: str, path: str) -> list[_Inner]:
         """Return the laws with a parameter of this name; raises UserError if none has."""
         laws = [inner for inner in self._inner if name in inner.keywords]
         if not laws:
@@ -82,16 +82,19 @@ class Law(Generic[LawT]):
         return laws
 
     def values(self, name: str, path: str) -> FloatArray:
-        """Return a parameter's present value for every client (K,); NaN for clients whose law has no such parameter."""
+        """Return a parameter's present value for every client (K,), NaN if the client's law lacks it; raises UserError."""
         values = np.full(self._clients, np.nan)
-        for inner in self._laws_that_have(name, path):
+        for inner in self._laws_with(name, path):
             if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(inner.keywords[name]):
                 raise UserError(f"{path}: parameter {name!r} cannot be multiplied; name one that is a number for each client")
             values[inner.members] = np.broadcast_to(inner.keywords[name], (self._clients,))[inner.members]
         return values
 
     def change(self, parameters: Mapping[str, object], chosen: IntArray | None, path: str) -> Law[LawT]:
-        """Return the law with new parameters for `chosen` clients (None: all), as far as the law of a client has them."""
+        """Return the law with new parameters for `chosen` clients (None: all); raises UserError.
+
+        With a law by groups, the laws of some groups may lack a parameter; their clients keep their law.
+        """
         inner = list(self._inner)
         without = [law.members for law in inner if parameters.keys().isdisjoint(law.keywords)]
         if chosen is not None and without:
@@ -101,19 +104,20 @@ class Law(Generic[LawT]):
                 raise UserError(f"{path}: the law of client {unchanged[0]} has nothing of {names}; leave that client out")
         for name, spec in parameters.items():
             place = f"{path}.{name}"
-            self._laws_that_have(name, path)
+            self._laws_with(name, path)  # raises if no law has the parameter
             reached = [name in law.keywords and (chosen is None or bool(np.isin(chosen, law.members).any())) for law in inner]
             if not any(reached):
                 raise UserError(f"{place}: the law of these clients has no such parameter")
             inner = [
-                self._change(law, name, spec, chosen, place) if hit else law for law, hit in zip(inner, reached, strict=True)
+                self._change(law, name, spec, chosen, place) if is_reached else law
+                for law, is_reached in zip(inner, reached, strict=True)
             ]
         return Law(self._group, self._path, self._context, inner, self._by_group)
 
     def _change(self, inner: _Inner, name: str, spec: object, chosen: IntArray | None, path: str) -> _Inner:
-        """Return one of the laws with parameter `name` set to `spec` for `chosen` clients (None: all); raises UserError.
+        """Return `inner` with parameter `name` set to `spec` for `chosen` clients (None: all); raises UserError.
 
-        The value becomes one for each client only where it must: a number for all clients is kept as a number.
+        A number for all clients stays a number: it becomes an array (K,) only if clients of the law differ.
         """
         if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(spec):
             try:
@@ -125,25 +129,23 @@ class Law(Generic[LawT]):
                 raise UserError(f"{path}: is the same for all clients of a law; leave `clients` out to change it")
             return replace(inner, keywords=inner.keywords | {name: value})
         value = self._context.population.values(spec, path, chosen)
-        # Where all clients of the law have a new value, nothing is kept of the one before.
-        whole = chosen is None and len(inner.members) == self._clients
-        if chosen is not None or (isinstance(value, np.ndarray) and not whole):
+        is_for_all = chosen is None and len(inner.members) == self._clients
+        if chosen is not None or (isinstance(value, np.ndarray) and not is_for_all):
             clients = np.arange(self._clients) if chosen is None else chosen
-            mine = np.isin(clients, inner.members)
-            before = inner.keywords[name]
-            if not is_per_client(before):
+            are_members = np.isin(clients, inner.members)
+            old_value = inner.keywords[name]
+            if not is_per_client(old_value):
                 if not np.isin(inner.members, clients).all():
-                    raise UserError(f"{path}: the other clients have no number there ({before!r}); give them one in the law")
-                before = np.nan
-            everyone = np.array(np.broadcast_to(before, (self._clients,)), np.float64)
-            everyone[clients[mine]] = value[mine] if isinstance(value, np.ndarray) else value
-            # A law of one group is evaluated for its own clients only; entries of other clients repeat a valid value.
-            everyone = np.where(np.isnan(everyone), everyone[clients[mine]][0], everyone)
-            value = everyone
+                    raise UserError(f"{path}: the other clients have no number there ({old_value!r}); give them one in the law")
+                old_value = np.nan
+            values = np.array(np.broadcast_to(old_value, (self._clients,)), np.float64)
+            values[clients[are_members]] = value[are_members] if isinstance(value, np.ndarray) else value
+            # The law is evaluated for its own clients only, so entries of other clients may repeat any valid value.
+            value = np.where(np.isnan(values), values[clients[are_members]][0], values)
         return replace(inner, keywords=inner.keywords | {name: value})
 
     def scale_by(self, factors: Keywords, chosen: IntArray | None, path: str) -> Law[LawT]:
-        """Return the law with multiplied parameters for `chosen` clients (None: all)."""
+        """Return the law with parameters of `chosen` clients (None: all) multiplied by `factors`; raises UserError."""
         return self.change({name: self._product(name, factor, chosen, path) for name, factor in factors.items()}, chosen, path)
 
     def _product(self, name: str, factor: object, chosen: IntArray | None, path: str) -> FloatArray:
@@ -152,104 +154,107 @@ class Law(Generic[LawT]):
         values = values if chosen is None else values[chosen]
         return values * self._context.population.values(factor, f"{path}.{name}", chosen)
 
-    def with_overlay(self, overlay: Overlay, path: str) -> Law[LawT]:
-        """Return the law after a script's change."""
+    def apply_overlay(self, overlay: Overlay, path: str) -> Law[LawT]:
+        """Return the law after a change by a script; raises UserError."""
         change = self.scale_by if overlay.scale else self.change
         return change(overlay.parameters, overlay.entities, path)
 
     def build_at(self, path: str) -> LawT:
-        """Build the law with a script's changes of `path`."""
+        """Return the engine's law after a script's changes; errors name keys below `path`."""
         return self.build(path)
 
     def value(self, name: str, path: str) -> object:
-        """Return a parameter's present value: numbers (K,), NaN for clients whose law has no such parameter; or a value that is
-        no number.
+        """Return a parameter's present value; raises UserError.
+
+        It is an array (K,), with NaN for clients with a law that lacks it, if the parameter may differ between clients.
         """
-        first = self._laws_that_have(name, path)[0]
+        first = self._laws_with(name, path)[0]
         value = first.keywords[name]
         differs = name in per_client_parameters(self._group, first.component.kind) and is_per_client(value)
         return self.values(name, path) if differs else value
 
     def build(self, path: str | None = None) -> LawT:
-        """Build the present law. Errors name the change at `path`, if there is one."""
+        """Return the engine's law; raises UserError. Errors name keys below `path`; None: below the law's own path."""
         # For a jammer, the "clients" of the population are sub-channels.
         supplied: Keywords = {"clients": self._clients, "channels": self._clients}
         if "draws" in supplied_arguments(self._group):
             supplied["draws"] = self._context.streams[self._path]
         group = self._group
         laws: list[LawT] = [
-            construct(one.component, group, path or one.path, _locate_file(one.keywords), supplied) for one in self._inner
+            construct(inner.component, group, path or inner.path, _locate_file(inner.keywords), supplied) for inner in self._inner
         ]
         if not self._by_group:
             return laws[0]
         group_of = np.zeros(self._clients, np.int64)
-        for i, one in enumerate(self._inner):
-            group_of[one.members] = i
+        for index, inner in enumerate(self._inner):
+            group_of[inner.members] = index
         return cast(LawT, _GROUPED[self._group](laws=laws, group_of=group_of))
 
 
 def _locate_file(keywords: Keywords) -> Keywords:
-    """Return the keywords of a law, with paths of library files filled in."""
+    """Return the keywords of a law with the `path` of a file of the library made absolute."""
     path = keywords.get("path")
     return keywords | {"path": str(data_file(path))} if isinstance(path, str) else dict(keywords)
 
 
 @dataclass
 class _LinkLaw(Generic[LawT]):
-    """A law of one link or of local training, with its changes."""
+    """Law of a link or of local training, as a segment of its timeline."""
 
     law: Law[LawT]
     path: str
     """Key of the section that has the law."""
-    what: str
+    name: str
     """Key of the law within the section: "delay" or "channel"."""
     context: Context
 
     def after(self, step: Step) -> Self:
         """Return the law as `step` changes it."""
-        law = self.law.change(step.parameters, step.clients, f"{step.path}.{self.what}") if step.parameters else self.law
+        law = self.law.change(step.parameters, step.clients, f"{step.path}.{self.name}") if step.parameters else self.law
         return replace(self, law=law)
 
-    def with_overlay(self, overlay: Overlay, path: str) -> Self:
-        """Return the law after a script's change."""
-        return replace(self, law=self.law.with_overlay(overlay, path))
+    def apply_overlay(self, overlay: Overlay, path: str) -> Self:
+        """Return the law after a change by a script."""
+        return replace(self, law=self.law.apply_overlay(overlay, path))
 
     def value(self, name: str, path: str) -> object:
         """Return a parameter of the law."""
         return self.law.value(name, path)
 
     def build_at(self, path: str) -> LawT:
-        """Build the engine's law with a script's changes of `path`."""
-        return self._built(path.removesuffix(f".{self.what}"), path)
+        """Return the engine's law after a script's changes; errors name keys below `path`."""
+        return self._build_law(path.removesuffix(f".{self.name}"), path)
 
     def build(self, step: Step | None = None) -> LawT:
-        """Return the engine's law, as `step` leaves it."""
+        """Return the engine's law. Errors name the key of `step`, the last change, or that of the section."""
         path = step.path if step else self.path
-        return self._built(path, f"{path}.{self.what}" if step and step.parameters else None)
+        return self._build_law(path, f"{path}.{self.name}" if step and step.parameters else None)
 
-    def _built(self, path: str, law_path: str | None) -> LawT:
+    def _build_law(self, path: str, law_path: str | None) -> LawT:
         """Return the engine's law. Errors name keys below `path`, or `law_path` for the law itself if it is given."""
         return self.law.build(law_path)
 
 
 @dataclass
 class _Delay(_LinkLaw[DelayLaw]):
-    """The delay of a link, with the bandwidth beside it."""
+    """Delay of a link or of local training, with the seconds that its bytes take at a constant bandwidth."""
 
     bandwidth: float | FloatArray | None = None
+    """Bytes per second, a number or (K,); None: bytes take no time here."""
     message: Message | None = None
+    """Message over the link; None if the link has no bandwidth."""
     besides_s: float | FloatArray = 0.0
     """Seconds added to those of the law."""
 
     def after(self, step: Step) -> Self:
-        """Return the delay as `step` changes law and bandwidth."""
-        after = super().after(step)
+        """Return the delay as `step` changes its law and its bandwidth."""
+        changed = super().after(step)
         if step.bandwidth is None:
-            return after
-        return replace(after, bandwidth=changed_bandwidth(self.bandwidth, step, self.path, self.context.population))
+            return changed
+        return replace(changed, bandwidth=changed_bandwidth(self.bandwidth, step, self.path, self.context.population))
 
-    def _built(self, path: str, law_path: str | None) -> DelayLaw:
-        """Return the engine's law, with the seconds of the message's bytes and the added ones."""
+    def _build_law(self, path: str, law_path: str | None) -> DelayLaw:
+        """Return the engine's law: the delay, the seconds of the message's bytes, and the added seconds. Raises UserError."""
         law = self.law.build(law_path)
         if self.bandwidth is not None and self.message is not None:
             size = np.asarray(self.message.size_bytes, np.float64)
@@ -278,37 +283,40 @@ def delay_timeline(
     """Return the timeline of the delay of one link or of local training; raises UserError.
 
     `message`: message over the link, if the link may have a bandwidth. `besides_s`: seconds added to every delay, per client.
-    `key`: where the scenario gives the law; None: `delay` at `path`, which is what scripts call it in any case.
+    `key`: key of the scenario that gives the law; None: `delay` below `path`, the name that scripts use in any case.
     """
     law = Law[DelayLaw].from_scenario(section.delay, "delay", key or f"{path}.delay", context)
     bandwidth = None
     if message is not None and isinstance(section, Link) and section.bandwidth_bytes_per_s is not None:
         bandwidth = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")
     delay = _Delay(law, path, "delay", context, bandwidth, message, besides_s)
-    steps = _steps(section, law, "delay", path, context, numbers=message is not None)
+    steps = _law_steps(section, law, "delay", path, context, numbers=message is not None)
     return join_steps(delay, steps, path, "delay", context)
 
 
 def channel_timeline(section: Link, path: str, context: Context) -> Joined[ChannelLaw]:
-    """Return the timeline of the channel of one link; raises UserError."""
+    """Return the timeline of the channel of a link; raises UserError."""
     law = Law[ChannelLaw].from_scenario(section.channel, "channel", f"{path}.channel", context)
-    steps = _steps(section, law, "channel", path, context)
+    steps = _law_steps(section, law, "channel", path, context)
     return join_steps(_LinkLaw(law, path, "channel", context), steps, path, "channel", context)
 
 
-def _steps(section: Timed, law: Law[LawT], what: str, path: str, context: Context, *, numbers: bool = False) -> list[Step]:
-    """Return the changes of a law, written and drawn; `numbers`: with those of `bandwidth_bytes_per_s`."""
-    steps = written_steps(section, what, path, context, numbers=numbers)
+def _law_steps(section: Timed, law: Law[LawT], name: str, path: str, context: Context, *, numbers: bool = False) -> list[Step]:
+    """Return the changes of a law: those that the scenario states, and those that are drawn.
+
+    `name`: key of the law in the section. `numbers`: True to include changes of `bandwidth_bytes_per_s`.
+    """
+    steps = written_steps(section, name, path, context, numbers=numbers)
     if section.random_changes is not None:
-        steps += drawn_steps(section, law, what, f"{path}.random_changes", context)
+        steps += drawn_steps(section, law, name, f"{path}.random_changes", context)
     return steps
 
 
-def changed_bandwidth(before: float | FloatArray | None, step: Step, path: str, population: Population) -> FloatArray:
-    """Return `bandwidth_bytes_per_s` (K,) of the link at `path` after a step; raises UserError."""
+def changed_bandwidth(bandwidth: float | FloatArray | None, step: Step, path: str, population: Population) -> FloatArray:
+    """Return the `bandwidth` of the link at `path` after `step`, bytes/s (K,); raises UserError if there is none to change."""
     place = f"{step.path}.bandwidth_bytes_per_s"
-    if before is None:
+    if bandwidth is None:
         raise UserError(f"{place}: there was none before; set {path}.bandwidth_bytes_per_s")
-    values = np.array(np.broadcast_to(before, (population.count,)), np.float64)
+    values = np.array(np.broadcast_to(bandwidth, (population.count,)), np.float64)
     values[slice(None) if step.clients is None else step.clients] = population.values(step.bandwidth, place, step.clients)
     return values

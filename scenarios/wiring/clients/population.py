@@ -186,7 +186,7 @@ class Context:
     drawn_changes: list[tuple[str, str, float]] = field(default_factory=list)
     """Drawn change points: the law, "rounds" or "seconds", and the first round or the time."""
 
-    def detached(self) -> Context:
+    def without_run_changes(self) -> Context:
         """Return a context for laws other than those of updates. They are not multiplied, and `drawn_changes` omits them."""
         return replace(self, multiplier=None, drawn_changes=[])
 

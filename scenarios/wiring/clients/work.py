@@ -36,16 +36,16 @@ _CACHED_LAWS = 8
 
 
 def build_plan(scenario: Scenario, population: Population) -> WorkPlan:
-    """Return the work that `[work]` asks of each client; raises UserError."""
+    """Return the amount of work of an update, from `[work]`; raises UserError."""
     section = scenario.work
     if section is None:
         return WorkPlan()
     keys = {"epochs": section.epochs, "steps": section.steps, "batch_size": section.batch_size}
-    return WorkPlan(**{name: _integers(spec, f"work.{name}", population) for name, spec in keys.items() if spec is not None})
+    return WorkPlan(**{name: _whole_numbers(spec, f"work.{name}", population) for name, spec in keys.items() if spec is not None})
 
 
-def _integers(spec: object, key: str, population: Population) -> IntArray:
-    """Return the numbers of key `key`, () or (K,), as integers; raises UserError unless all are whole numbers >= 1."""
+def _whole_numbers(spec: object, key: str, population: Population) -> IntArray:
+    """Return the numbers of the key, () or (K,), as integers; raises UserError unless all are whole numbers >= 1."""
     values = np.asarray(population.values(spec, key))
     valid = (values >= 1) & (values == np.floor(values)) & (values <= _LARGEST)
     if not valid.all():
@@ -55,7 +55,10 @@ def _integers(spec: object, key: str, population: Population) -> IntArray:
 
 
 def _partial_work(scenario: Scenario, context: Context, plan: WorkPlan, whole: Work | None) -> PartialWork | None:
-    """Return the work of which some updates do a part, by `work.partial_share`; None if all do the `whole`. Raises UserError."""
+    """Return the work of updates that may do a part of the `whole`, by `work.partial_share`; None if all do all of it.
+
+    Raises UserError.
+    """
     section = scenario.work
     if whole is None or section is None or not section.partial_share:
         return None
@@ -66,7 +69,7 @@ def _partial_work(scenario: Scenario, context: Context, plan: WorkPlan, whole: W
 
 
 def _eager_work(scenario: Scenario, planned: WorkLaw, learner: FederatedLearner) -> EagerWork:
-    """Return the work of a `learner` that trains as an update begins; raises UserError."""
+    """Return the work of a `learner` that trains as an update begins, so that it knows the amount; raises UserError."""
     if scenario.server.notifies:
         problem = "learner.trainer: is eager, so that its clients have trained before a notice could end their training early"
         raise UserError(f"{problem}; leave server.urgent_notices out")
@@ -74,7 +77,7 @@ def _eager_work(scenario: Scenario, planned: WorkLaw, learner: FederatedLearner)
 
 
 def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trained: FederatedLearner | None) -> Work | None:
-    """Return the work of updates that clients complete; None if the scenario gives no amount."""
+    """Return the work of complete updates; None if the scenario gives no amount. `trained`: the learner, or None without one."""
     if trained is not None:
         work: Work = trained.work
         return work
@@ -94,7 +97,7 @@ def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trai
 
 
 def sample_times(scenario: Scenario, context: Context) -> Joined[DelayLaw] | None:
-    """Return the timeline of each client's time for a sample; None without a speed. Raises UserError."""
+    """Return the timeline of each client's seconds for a sample; None without a speed in `[compute]`. Raises UserError."""
     section = scenario.compute
     speeds = [(name, value) for name in SPEEDS if (value := getattr(section, name)) is not None]
     _check_changes(section, speeds[0][0] if speeds else None)
@@ -108,9 +111,10 @@ def sample_times(scenario: Scenario, context: Context) -> Joined[DelayLaw] | Non
         raise UserError(f"compute.{name}: nothing says how many samples an update takes; give [work] or [learner]")
     flops: float | FloatArray = 0.0
     if section.flops_per_sample is not None:
-        flops = _positive(context.population.values(section.flops_per_sample, "compute.flops_per_sample"), "flops_per_sample")
+        flops = context.population.values(section.flops_per_sample, "compute.flops_per_sample")
+        _check_positive(flops, "flops_per_sample")
     law = Law[Noise].from_scenario(section.noise, "noise", "compute.noise", context)
-    speed = _Speed(law, name, _positive(context.population.values(value, f"compute.{name}"), name), flops, context)
+    speed = _Speed(law, name, _check_positive(context.population.values(value, f"compute.{name}"), name), flops, context)
     steps = written_steps(section, "noise", "compute", context)
     if section.random_changes is not None:
         steps += drawn_steps(section, law, "noise", "compute.random_changes", context)
@@ -118,7 +122,10 @@ def sample_times(scenario: Scenario, context: Context) -> Joined[DelayLaw] | Non
 
 
 def _check_changes(section: Compute, name: str | None) -> None:
-    """Raise UserError for a change that states the speed under another key than `name`, and for noise without a speed."""
+    """Raise UserError for a change of speed under another key than `name`, and for changes of noise without a speed.
+
+    `name`: key of the speed; None without one.
+    """
     noise_keys: Keywords = {f"changes.{i}.noise": change.noise for i, change in enumerate(section.changes) if change.noise}
     if section.random_changes is not None:
         drawn = [parameter for parameter in section.random_changes.parameters if parameter.startswith("noise.")]
@@ -132,8 +139,8 @@ def _check_changes(section: Compute, name: str | None) -> None:
             raise UserError(f"compute.changes.{i}.{change.speed.key} = {change.speed.value!r}: {problem}")
 
 
-def _positive(values: float | FloatArray, name: str, path: str = "compute") -> float | FloatArray:
-    """Return `values` unchanged; raises UserError unless they are > 0 (seconds: >= 0)."""
+def _check_positive(values: float | FloatArray, name: str, path: str = "compute") -> float | FloatArray:
+    """Return `values` unchanged; raises UserError unless all are finite and > 0 (`seconds_per_sample`: >= 0)."""
     array = np.asarray(values)
     valid = np.isfinite(array) & ((array > 0) | ((array == 0) & (name == "seconds_per_sample")))
     if not valid.all():
@@ -145,7 +152,7 @@ def _positive(values: float | FloatArray, name: str, path: str = "compute") -> f
 
 @dataclass
 class _Speed:
-    """Speed of the clients and the law of its noise, before they become a law of seconds. A `Segment` of a timeline."""
+    """Speed of the clients and the law of its noise, as a segment of a timeline of seconds a sample."""
 
     law: Law[Noise]
     name: str
@@ -162,12 +169,12 @@ class _Speed:
             name, spec = step.speed
             population = self.context.population
             values = np.array(np.broadcast_to(values, (population.count,)), np.float64)
-            new = _positive(population.values(spec, f"{step.path}.{name}", step.clients), name, step.path)
+            new = _check_positive(population.values(spec, f"{step.path}.{name}", step.clients), name, step.path)
             values[slice(None) if step.clients is None else step.clients] = new
         return replace(self, law=law, values=values)
 
-    def with_overlay(self, overlay: Overlay, path: str) -> _Speed:
-        """Return the law after a script's change."""
+    def apply_overlay(self, overlay: Overlay, path: str) -> _Speed:
+        """Return the speed and its noise after a change by a script; raises UserError."""
         parameters = {name: spec for name, spec in overlay.parameters.items() if name != self.name}
         change = self.law.scale_by if overlay.scale else self.law.change
         law = change(parameters, overlay.entities, path) if parameters else self.law
@@ -178,18 +185,18 @@ class _Speed:
         chosen = slice(None) if overlay.entities is None else overlay.entities
         new = population.values(overlay.parameters[self.name], f"{path}.{self.name}", overlay.entities)
         values[chosen] = values[chosen] * new if overlay.scale else new
-        return replace(self, law=law, values=_positive(values, self.name, path))
+        return replace(self, law=law, values=_check_positive(values, self.name, path))
 
     def value(self, name: str, path: str) -> object:
         """Return the speed, or a parameter of the noise."""
         return self.values if name == self.name else self.law.value(name, path)
 
     def build_at(self, path: str) -> DelayLaw:
-        """Build the engine's law with a script's changes of `path`."""
+        """Return the engine's law after a script's changes; errors name keys below `path`."""
         return self._build_law(path, path)
 
     def build(self, step: Step | None = None) -> DelayLaw:
-        """Return the engine's law, as `step` leaves it."""
+        """Return the engine's law. Errors name the key of `step`, the last change, or `[compute]`."""
         path = step.path if step else "compute"
         return self._build_law(path, f"{path}.noise" if step else None)
 
@@ -206,10 +213,10 @@ class _Speed:
 
 
 class TimeOfWork:
-    """Timeline whose durations are multiples of those of another timeline, such as the time of all samples of an update.
+    """Timeline of the time of all samples of an update, from the timeline of the time of one sample.
 
-    `samples`: factors (K,). `each`: the other timeline. `besides_s`: added seconds, () or (K,). `partial`: law of different
-    amounts of work, used in place of `samples`.
+    `samples`: number of samples (K,). `each`: timeline of the time of one. `besides_s`: added seconds, () or (K,). `partial`:
+    law of different amounts of work, used in place of `samples`.
     """
 
     def __init__(
@@ -220,7 +227,7 @@ class TimeOfWork:
         partial: PartialWork | None = None,
     ) -> None:
         self._each = each
-        self._counts = samples
+        self._samples = samples
         self._besides_s = besides_s
         self._partial = partial
         self.fixed: bool = each.fixed
@@ -237,25 +244,25 @@ class TimeOfWork:
         return self._work_time(law), until_s
 
     def _work_time(self, law: DelayLaw) -> DelayLaw:
-        """Return the law of the time of all work under the law of one sample. The same law gives the same object."""
+        """Return the law of the time of all samples for the law of one sample. The same law gives the same object."""
         cached = self._cached.get(id(law))
         if cached is None:
             if len(self._cached) >= _CACHED_LAWS:
                 del self._cached[next(iter(self._cached))]
-            times: DelayLaw = Times(counts=self._counts, law=law)
+            times: DelayLaw = Times(counts=self._samples, law=law)
             if self._partial is not None:
-                times = _mixture(self._partial, law)
+                times = _partial_times(self._partial, law)
             if np.any(self._besides_s):
                 times = Plus(fixed_s=self._besides_s, delay=times)
             cached = self._cached[id(law)] = law, times
         return cached[1]
 
 
-def _mixture(work: PartialWork, law: DelayLaw) -> Mixture:
-    """Return the law of an update's training time: `law` is the time of one sample, and the amount of work is drawn."""
+def _partial_times(work: PartialWork, law: DelayLaw) -> Mixture:
+    """Return the law of an update's training time if its amount of work is drawn. `law`: time of one sample."""
 
     def part(index: int) -> tuple[FloatArray, DelayLaw]:
-        """Return (shares (K,) of updates with amount number `index`, law of their time)."""
+        """Return the shares (K,) of updates with the amount number `index`, and the law of their time."""
         shares, samples = work.amount(index)
         return shares, Times(counts=samples, law=law)
 
@@ -265,10 +272,12 @@ def _mixture(work: PartialWork, law: DelayLaw) -> Mixture:
 
 @dataclass(frozen=True)
 class Training:
-    """Local training for the engine: amount of work, and time for a sample (None: no time)."""
+    """Local training for the engine."""
 
     work: WorkLaw
+    """Amount of work of an update."""
     sample: Joined[DelayLaw] | None
+    """Timeline of the seconds of one sample; None: samples take no time."""
     partial: PartialWork | None = None
     """Work of different amounts, for the expected time of an update; None: all updates do `work.samples`."""
     longer: FloatArray | None = None
@@ -279,7 +288,7 @@ class Training:
         return self.sample if self.sample is None or self.longer is None else TimeOfWork(self.longer, self.sample)
 
     def times(self) -> list[TimeOfWork]:
-        """Return the duration of an update's work as a list of timelines: one, or none if it takes no time or is unknown."""
+        """Return the timeline of the duration of an update's work, as a list of one; empty if it takes no time or is unknown."""
         samples, each = self.work.samples, self.update_sample()
         if samples is None or each is None:
             return []

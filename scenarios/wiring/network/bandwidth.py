@@ -31,26 +31,24 @@ from scenarios.wiring.script.targets import Overlay, ScriptedLaw
 
 OwnBandwidth = Joined[BandwidthLaw] | Multiplied
 _LINK: IntArray = np.zeros(1, np.int64)
+"""Entities of the law of a shared link: the one link, number 0."""
 
 
 @dataclass(frozen=True)
 class Carried:
-    """Transport of the bytes of one direction."""
+    """Carrier of the bytes of one direction, with the times that are known of it."""
 
     carrier: Carrier
     expected: tuple[Timeline[DelayLaw], ...] = ()
     """Expected seconds of each client's bytes when no other client shares the link: size over mean bandwidth."""
     least_s: FloatArray | float = 0.0
-    """Least seconds of the bytes."""
+    """Smallest possible seconds of the bytes, a number or (K,)."""
     stops: bool = False
-    """True if a bandwidth ends for ever at some time, which loses messages in flight."""
+    """True if a bandwidth ends for ever at some time. That loses messages in flight."""
 
 
 class _Expected:
-    """Timeline of the expected seconds of each client's bytes, at the mean bandwidth of the law in force.
-
-    No other client shares the link.
-    """
+    """Timeline of the expected seconds of each client's bytes, at the mean bandwidth of the law in force, alone on the link."""
 
     fixed = False
 
@@ -59,16 +57,18 @@ class _Expected:
         self._cached: tuple[BandwidthLaw | None, BandwidthLaw | None, DelayLaw] | None = None
 
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
-        """Return (law of the seconds of bytes, time until which it holds). It is built again only when a bandwidth law changes.
+        """Return the law of the seconds of bytes, and the time until which it holds.
+
+        The law is built again only when a bandwidth law changes.
         """
         own_law, until_s = (None, math.inf) if self._own is None else self._own.at(round, time_s)
         shared_law = None if self._shared is None else self._shared.at(round, time_s)[0]
         if self._cached is None or self._cached[0] is not own_law or self._cached[1] is not shared_law:
-            self._cached = own_law, shared_law, ConstantDelay(value_s=self.takes_s(own_law, shared_law))
+            self._cached = own_law, shared_law, ConstantDelay(value_s=self.mean_s(own_law, shared_law))
         return self._cached[2], until_s
 
-    def takes_s(self, own_law: BandwidthLaw | None, shared_law: BandwidthLaw | None) -> FloatArray:
-        """Return the seconds (K,) of the bytes at the lower of the mean bandwidths of both laws. None: an unlimited bandwidth."""
+    def mean_s(self, own_law: BandwidthLaw | None, shared_law: BandwidthLaw | None) -> FloatArray:
+        """Return the seconds (K,) of the bytes at the smaller mean bandwidth of the two laws. None: unlimited."""
         clients = np.arange(len(self._sizes))
         shared_rate = math.inf if shared_law is None else float(shared_law.mean_rate(_LINK)[0])
         rates = np.full(len(clients), shared_rate) if own_law is None else np.minimum(own_law.mean_rate(clients), shared_rate)
@@ -77,9 +77,10 @@ class _Expected:
 
 @dataclass(frozen=True)
 class _Number:
-    """A bandwidth that is a number for each client, and changes only at change points."""
+    """Bandwidth that is a number for each client, before it becomes a law. It changes only at change points and by scripts."""
 
     values: float | FloatArray
+    """Bytes per second, a number or (K,)."""
     path: str
     context: Context
 
@@ -88,20 +89,20 @@ class _Number:
         return replace(self, values=changed_bandwidth(self.values, step, self.path, self.context.population))
 
     def build(self, step: Step | None = None) -> Constant:
-        """Return the engine's law, as `step` leaves it."""
-        return self._built(f"{step.path if step else self.path}.bandwidth_bytes_per_s")
+        """Return the engine's law. Errors name the key of `step`, the last change, or that of the section."""
+        return self._build_law(f"{step.path if step else self.path}.bandwidth_bytes_per_s")
 
-    def _built(self, key: str) -> Constant:
+    def _build_law(self, key: str) -> Constant:
         """Return the engine's law; errors name `key`."""
         with name_refusals(key, ("bytes_per_s",), {"bytes_per_s": key}):
             return Constant(bytes_per_s=self.values)
 
-    def with_overlay(self, overlay: Overlay, path: str) -> _Number:
+    def apply_overlay(self, overlay: Overlay, path: str) -> _Number:
         """Return the bandwidth after a change by a script."""
         values, population = self.value("bytes_per_s", path), self.context.population
         chosen = np.arange(population.count) if overlay.entities is None else overlay.entities
         for name, value in overlay.parameters.items():
-            self.value(name, path)
+            self.value(name, path)  # refuses a parameter of another name
             new = population.values(value, f"{path}.{name}", overlay.entities)
             values[chosen] = values[chosen] * new if overlay.scale else new
         return replace(self, values=values)
@@ -114,34 +115,35 @@ class _Number:
 
     def build_at(self, path: str) -> Constant:
         """Return the engine's law after changes by a script at `path`."""
-        return self._built(f"{path}.bytes_per_s")
+        return self._build_law(f"{path}.bytes_per_s")
 
 
 @dataclass(frozen=True)
 class _Component:
-    """A bandwidth that is a component of the scenario."""
+    """Bandwidth that is a component of the scenario, before it becomes a law of the engine."""
 
     law: Law[BandwidthLaw]
     key: str
-    unending: bool
-    """True if the law must never end, as on a sub-channel."""
+    """Key of the law, for errors."""
+    must_not_end: bool
+    """True on a sub-channel, where a law must never end."""
 
     def after(self, step: Step) -> _Component:
         """Return the bandwidth as `step` changes its parameters."""
         return replace(self, law=self.law.change(step.parameters, step.clients, f"{step.path}.bandwidth"))
 
     def build(self, step: Step | None = None) -> BandwidthLaw:
-        """Return the engine's law, as `step` leaves it."""
-        return self._built(f"{step.path}.bandwidth" if step else None)
+        """Return the engine's law. Errors name the key of `step`, the last change, if there is one."""
+        return self._build_law(f"{step.path}.bandwidth" if step else None)
 
-    def _built(self, path: str | None) -> BandwidthLaw:
+    def _build_law(self, path: str | None) -> BandwidthLaw:
         """Return the engine's law; errors name `path`. Raises UserError for a law that ends but must not."""
-        built = self.law.build(path)
-        if self.unending and np.isfinite(built.stops_s(np.arange(self.law.entities))).any():
+        law = self.law.build(path)
+        if self.must_not_end and np.isfinite(law.stops_s(np.arange(self.law.entities))).any():
             raise UserError(f"{path or self.key}.after_end: a sub-channel never ends; repeat or hold its trace")
-        return built
+        return law
 
-    def with_overlay(self, overlay: Overlay, path: str) -> _Component:
+    def apply_overlay(self, overlay: Overlay, path: str) -> _Component:
         """Return the bandwidth after a change by a script."""
         change = self.law.scale_by if overlay.scale else self.law.change
         return replace(self, law=change(overlay.parameters, overlay.entities, path))
@@ -152,13 +154,13 @@ class _Component:
 
     def build_at(self, path: str) -> BandwidthLaw:
         """Return the engine's law after changes by a script at `path`."""
-        return self._built(path)
+        return self._build_law(path)
 
 
 class _JoinedSegments:
-    """Timeline that joins all segments of a scripted bandwidth, with the script's present changes, to one law over all time.
+    """Timeline of one law over all time, which joins all segments of a scripted bandwidth with the script's present changes.
 
-    With one law, the end of a message is computed at its beginning.
+    With one law, the end of a message can be computed at its beginning.
     """
 
     fixed = False
@@ -168,18 +170,18 @@ class _JoinedSegments:
         self._cached: tuple[Sequence[BandwidthLaw], BandwidthLaw] | None = None
 
     def at(self, round: int, time_s: float) -> tuple[BandwidthLaw, float]:
-        """Return (the one law over all time, inf). The same object as long as the script changes nothing."""
+        """Return the one law over all time, and inf. It stays the same object as long as the script changes nothing."""
         laws = self._law.laws_at(time_s)
         if self._cached is None or self._cached[0] is not laws:
             self._cached = laws, laws[0] if len(laws) == 1 else Successive(laws=laws, starts_s=self._law.starts)
         return self._cached[1], math.inf
 
 
-def varies(section: Downlink, context: Context) -> bool:
-    """Return True if the seconds of bytes on a link are not a fixed number that can be added to its delay."""
-    changes = any(change.bandwidth_bytes_per_s is not None for change in section.changes)
+def has_varying_bandwidth(section: Downlink, context: Context) -> bool:
+    """Return True if bytes on a link take no fixed number of seconds that could be added to its delay."""
+    number_changes = any(change.bandwidth_bytes_per_s is not None for change in section.changes)
     number_altered = context.alters_bandwidth and section.bandwidth_bytes_per_s is not None
-    return section.shared is not None or section.bandwidth is not None or changes or number_altered
+    return section.shared is not None or section.bandwidth is not None or number_changes or number_altered
 
 
 def build_carrier(
@@ -187,12 +189,13 @@ def build_carrier(
 ) -> Carried:
     """Return the carrier of `message` over the link at `path`; raises UserError.
 
-    `foreseen`: the end of the bytes may be computed at their beginning.
+    `foreseen`: True if the end of the bytes may be computed at their beginning.
     """
-    own = _own_link(section, path, context)
+    own = _own_bandwidth(section, path, context)
     if own is None and section.shared is None:
         return Carried(NoCarrier())
-    shared = None if section.shared is None else _shared(section, path, context)
+    shared = None if section.shared is None else _shared_bandwidth(section, path, context)
+    # Errors name the bandwidth of the shared link if there is one.
     key = f"{path}.shared.bandwidth" if shared is not None else f"{path}.bandwidth"
     bandwidth = section.bandwidth if section.shared is None else section.shared.bandwidth
     key += "_bytes_per_s" if bandwidth is None else ""
@@ -200,68 +203,76 @@ def build_carrier(
     sizes = np.array(np.broadcast_to(message.size_bytes, (context.population.count,)), np.float64)
     expected = _Expected(own, shared, sizes)
     least_s = _least_s(own, shared, sizes, expected, key)
-    carrier = _carrier(own, shared, clock, sizes, altered=context.alters_bandwidth, foreseen=foreseen)
-    for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
-        if context.targets is not None and law is not None:
-            context.targets.after_change(f"{path}.{name}", carrier.renew)
+    carrier = _choose_carrier(own, shared, clock, sizes, altered=context.alters_bandwidth, foreseen=foreseen)
+    _renew_after_changes(carrier, own, shared, path, context)
     if context.multiplier is not None:
         context.multiplier.renewals.append(carrier.renew)
-    stops = _stops(own, np.arange(context.population.count)) or _stops(shared, _LINK)
+    stops = _ends_for_ever(own, np.arange(context.population.count)) or _ends_for_ever(shared, _LINK)
     return Carried(carrier=carrier, expected=(expected,), least_s=least_s, stops=stops)
 
 
-def _stops(bandwidth: OwnBandwidth | None, entities: IntArray) -> bool:
+def _renew_after_changes(
+    carrier: Carrier, own: OwnBandwidth | None, shared: OwnBandwidth | None, path: str, context: Context
+) -> None:
+    """Let a carrier compute the ends of messages in flight again whenever a script changes one of its bandwidths."""
+    for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
+        if context.targets is not None and law is not None:
+            context.targets.after_change(f"{path}.{name}", carrier.renew)
+
+
+def _ends_for_ever(bandwidth: OwnBandwidth | None, entities: IntArray) -> bool:
     """Return True if a law of the bandwidth ends for ever for one of `entities`, as a trace without repetition does."""
     laws = () if bandwidth is None else bandwidth.laws
     return any(bool(np.isfinite(law.stops_s(entities)).any()) for law in laws)
 
 
-def _refuse_endless(takes_s: FloatArray, key: str, entity: str) -> None:
-    """Refuse a bandwidth at `key` if `takes_s`, the mean seconds of a message of each client or sub-channel, is too long."""
-    if not takes_s.max() <= LONGEST_S:
-        problem = f"takes {takes_s.max():g} s on average for {entity} {takes_s.argmax()}"
+def _refuse_endless(mean_s: FloatArray, key: str, entity: str) -> None:
+    """Raise UserError about `key` if the mean time of a message of some client or sub-channel is too long.
+
+    `mean_s`: these times in seconds, one for each. `entity`: "client" or "sub-channel".
+    """
+    if not mean_s.max() <= LONGEST_S:  # also true for NaN
+        problem = f"takes {mean_s.max():g} s on average for {entity} {mean_s.argmax()}"
         raise UserError(f"{key}: {problem}; must be at most {LONGEST_S:g} s")
 
 
 def build_opinion_carrier(section: Opinions, context: Context, clock: Clock, message: Message) -> Carrier | None:
-    """Return the carrier of opinions; None if their bytes are part of the delay. Raises UserError."""
-    if not varies(section, context):
+    """Return the carrier of opinions; None if their bytes take a fixed time, which is part of the delay. Raises UserError."""
+    if not has_varying_bandwidth(section, context):
         return None
     return build_carrier(section, "opinions", context, clock, message, foreseen=False).carrier
 
 
 def link_bandwidth(section: NetworkLink, path: str, alone: Context) -> OwnBandwidth | None:
-    """Return the bandwidth of one cable over time, under the key `path`; None if it has none. `alone`: a population of one.
+    """Return the bandwidth of a cable over time, under the key `path`; None if it has none. Raises UserError.
 
-    Raises UserError.
+    `alone`: the context with a population of one, the cable.
     """
     multiplier = alone.multiplier
     if multiplier is not None and multiplier.link not in (None, section.name):
         alone = replace(alone, multiplier=None)
-    return _own_link(section, path, alone)
+    return _own_bandwidth(section, path, alone)
 
 
 def build_peer_carrier(section: Peers, context: Context, clock: Clock) -> tuple[Carrier | None, float | FloatArray]:
-    """Return the carrier of the bytes of messages between clients, and the senders' bandwidths in bytes/s, a number or (K,).
+    """Return the carrier of the bytes of messages between clients, or else the senders' bandwidths, bytes/s, a number or (K,).
 
-    Without a shared link, and with constant bandwidths, the carrier is None: the seconds of the bytes are added to the delay.
-    With a carrier, the bandwidth is inf. Raises UserError.
+    With constant bandwidths and without a shared link the carrier is None, and the seconds of the bytes are added to the delay.
+    With a carrier the bandwidth is inf. Raises UserError.
     """
     path, clients = "peers", np.arange(context.population.count)
-    own = _own_link(section, path, context)
-    shared = None if section.shared is None else _shared(section, path, context)
+    own = _own_bandwidth(section, path, context)
+    shared = None if section.shared is None else _shared_bandwidth(section, path, context)
     if shared is None and (own is None or (own.fixed and own.laws[0].constant)):
         return None, math.inf if own is None else own.laws[0].mean_rate(clients)
     # Sizes are placeholders: each message brings its size as it joins the carrier.
-    carrier = _carrier(own, shared, clock, np.ones(len(clients)), altered=context.alters_bandwidth, foreseen=False)
-    for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
-        if context.targets is not None and law is not None:
-            context.targets.after_change(f"{path}.{name}", carrier.renew)
+    carrier = _choose_carrier(own, shared, clock, np.ones(len(clients)), altered=context.alters_bandwidth, foreseen=False)
+    _renew_after_changes(carrier, own, shared, path, context)
     return carrier, math.inf
 
 
-def _over_all_time(own: OwnBandwidth, path: str) -> Timeline[BandwidthLaw]:
-    """Return the timeline of one law that joins the segments of `own`; raises UserError for changes at rounds."""
+def _join_over_time(own: OwnBandwidth, path: str) -> Timeline[BandwidthLaw]:
+    """Return a timeline of one law over all time, which joins the segments of `own`; raises UserError for changes at rounds."""
     if len(own.laws) > 1 and own.unit != "seconds":
         raise UserError(f"{path}.changes: this bandwidth changes at times, and not in rounds; give at_s")
     if isinstance(own, ScriptedLaw):
@@ -270,19 +281,19 @@ def _over_all_time(own: OwnBandwidth, path: str) -> Timeline[BandwidthLaw]:
 
 
 def channel_links(section: Channels, context: Context, message: Message) -> KnownLinks | None:
-    """Return the bandwidth of sub-channels that changes over time, for messages of equal size; raises UserError.
+    """Return the links of sub-channels with a bandwidth that changes over time, for messages of equal size; raises UserError.
 
-    None if the bytes take a fixed number of seconds, which is added to the delay. That holds for a bandwidth that changes at
+    Return None if bytes take a fixed number of seconds, which is added to the delay. That holds for a bandwidth that changes at
     rounds, too: the new number is for messages that begin after the change.
     """
     number_changes = [change for change in section.changes if change.bandwidth_bytes_per_s is not None]
     scripted = context.targets is not None and section.bandwidth_bytes_per_s is not None
     if section.bandwidth is None and not scripted and not any(change.at_s is not None for change in number_changes):
         return None
-    own = _own_link(section, "channels", context)
+    own = _own_bandwidth(section, "channels", context)
     assert own is not None
     in_rounds = scripted and all(change.at_s is None for change in number_changes)
-    law: Timeline[BandwidthLaw] = own if in_rounds else _over_all_time(own, "channels")
+    law: Timeline[BandwidthLaw] = own if in_rounds else _join_over_time(own, "channels")
     key = "channels.bandwidth" if section.bandwidth is not None else "channels.bandwidth_bytes_per_s"
     message.require_bytes(key)
     sizes = np.full(section.count, float(np.max(message.size_bytes)))
@@ -291,8 +302,8 @@ def channel_links(section: Channels, context: Context, message: Message) -> Know
     return KnownLinks(clients=section.count, law=law, size_bytes=sizes)
 
 
-def _own_link(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | None:
-    """Return the clients' own bandwidth over time; None: unlimited."""
+def _own_bandwidth(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | None:
+    """Return the bandwidth of each client's own link over time; None if it is unlimited. Raises UserError."""
     steps = written_steps(section, "bandwidth", path, context, numbers=True)
     bandwidth: _Number | _Component
     if section.bandwidth is not None:
@@ -305,18 +316,18 @@ def _own_link(section: VaryingLink, path: str, context: Context) -> OwnBandwidth
         bandwidth = _Number(values, path, context)
     else:
         if steps:
-            changed_bandwidth(None, steps[0], path, context.population)
+            changed_bandwidth(None, steps[0], path, context.population)  # raises: there is nothing to change
         return None
-    return _altered(join_steps(bandwidth, steps, path, "bandwidth", context), context)
+    return _multiply(join_steps(bandwidth, steps, path, "bandwidth", context), context)
 
 
-def _altered(timeline: OwnBandwidth, context: Context) -> OwnBandwidth:
+def _multiply(timeline: OwnBandwidth, context: Context) -> OwnBandwidth:
     """Return `timeline`, multiplied by the bandwidth factor of the run if there is one."""
     return timeline if context.multiplier is None else context.multiplier.over(timeline)
 
 
-def _shared(section: Downlink | Peers, path: str, context: Context) -> OwnBandwidth:
-    """Return the bandwidth shared by all: one link, entity 0."""
+def _shared_bandwidth(section: Downlink | Peers, path: str, context: Context) -> OwnBandwidth:
+    """Return the bandwidth over time of the link that all clients share; raises UserError."""
     shared, path = section.shared, f"{path}.shared"
     assert shared is not None
     alone = replace(context, population=Population.single_client())
@@ -324,10 +335,10 @@ def _shared(section: Downlink | Peers, path: str, context: Context) -> OwnBandwi
     if shared.bandwidth is not None:
         law = Law[BandwidthLaw].from_scenario(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone)
         bandwidth = _Component(law, f"{path}.bandwidth", False)
-    return _altered(join_steps(bandwidth, [], path, "bandwidth", alone), context)
+    return _multiply(join_steps(bandwidth, [], path, "bandwidth", alone), context)
 
 
-def _carrier(
+def _choose_carrier(
     own: OwnBandwidth | None,
     shared: OwnBandwidth | None,
     clock: Clock,
@@ -336,10 +347,10 @@ def _carrier(
     altered: bool,
     foreseen: bool = True,
 ) -> Carrier:
-    """Return the carrier for these bandwidths that costs least time: own and shared, constant or not, known beforehand or not.
+    """Return the fastest carrier that can simulate these bandwidths, by whether they are shared, constant and known beforehand.
 
-    `altered`: True if a bandwidth may change at any time. `foreseen`: True if the time of the bytes may be computed when a
-    message begins.
+    `altered`: True if a bandwidth may change at any time. `foreseen`: True if the end of the bytes may be computed at their
+    beginning.
     """
     clients = np.arange(len(sizes))
     # The first law tells the kind of all: change points only set parameters.
@@ -363,15 +374,15 @@ def _carrier(
 def _least_s(
     own: OwnBandwidth | None, shared: OwnBandwidth | None, sizes: FloatArray, expected: _Expected, key: str
 ) -> FloatArray:
-    """Return the least seconds (K,) of the bytes under any law; raises UserError if they take too long under one of the laws."""
+    """Return the smallest seconds (K,) of the bytes under any of the laws; raises UserError if one of them takes too long."""
     shared_law = None if shared is None else shared.laws[0]
     shared_peak = math.inf if shared_law is None else float(shared_law.peak_rate(_LINK)[0])
     if own is None:
-        _refuse_endless(expected.takes_s(None, shared_law), key, "client")
+        _refuse_endless(expected.mean_s(None, shared_law), key, "client")
         return np.asarray(sizes / shared_peak)
     clients, peaks = np.arange(len(sizes)), np.zeros(len(sizes))
     # A running maximum needs memory for one law only; there may be many laws of many clients.
     for law in own.laws:
-        _refuse_endless(expected.takes_s(law, shared_law), key, "client")
+        _refuse_endless(expected.mean_s(law, shared_law), key, "client")
         peaks = np.maximum(peaks, law.peak_rate(clients))
     return np.asarray(sizes / np.minimum(peaks, shared_peak))

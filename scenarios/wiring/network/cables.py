@@ -47,8 +47,8 @@ _DEFAULT_LINK = NetworkLink(a="-", b="-")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A cable as the scenario describes it, before it has laws."""
+class CablePlan:
+    """Cable as the scenario describes it, before it has laws. Its ends are the nodes `a` and `b`."""
 
     name: str
     a: str
@@ -57,7 +57,9 @@ class Plan:
     km: float | None = None
     bytes_per_s: float | None = None
     link: NetworkLink = _DEFAULT_LINK
+    """Keys of the cable in the scenario."""
     path: str = "network"
+    """Path of these keys."""
 
 
 class Layout:
@@ -65,7 +67,7 @@ class Layout:
 
     def __init__(self, section: Network, clients: int, generator: np.random.Generator) -> None:
         self.section = section
-        self.plans = _plans(section, generator)
+        self.plans = _plan_cables(section, generator)
         self._cable_numbers = {plan.name: number for number, plan in enumerate(self.plans)}
         self.nodes = list(dict.fromkeys([node for plan in self.plans for node in (plan.a, plan.b)]))
         self._node_numbers = {node: number for number, node in enumerate(self.nodes)}
@@ -77,11 +79,12 @@ class Layout:
         self.underlay  # noqa: B018
 
     def _check_node(self, node: str, key: str) -> None:
+        """Raise UserError about `key` unless `node` is a node of the network."""
         if node not in self._node_numbers:
             raise UserError(f"{key} = {node!r}: is no node of the network; {did_you_mean(node, self.nodes)}")
 
     def _place_clients(self, clients: int) -> list[str]:
-        """Return the node of each client."""
+        """Return the node of each client (K,); raises UserError. Without a list, clients take the nodes in turn."""
         section = self.section
         if isinstance(section.clients, list):
             for i, node in enumerate(section.clients):
@@ -101,7 +104,7 @@ class Layout:
 
     @cached_property
     def underlay(self) -> Underlay:
-        """The nodes and cables, with lengths by which routes are the shortest."""
+        """Nodes and cables with the lengths by which routes are the shortest; raises UserError for a network in parts."""
         routing = self.section.routing
         cables = []
         for plan in self.plans:
@@ -115,20 +118,20 @@ class Layout:
             raise UserError(f"network: {error}") from error
 
     def cable(self, name: str, key: str) -> int:
-        """Return the number of a cable; raises UserError."""
+        """Return the number of the cable called `name`; raises UserError about `key`."""
         if name not in self._cable_numbers:
             raise UserError(f"{key} = {name!r}: is no cable of the network; {did_you_mean(name, self._cable_numbers)}")
         return self._cable_numbers[name]
 
     def _route_ends(self, i: int) -> tuple[str, str]:
-        """Return the first and the last node of `network.routes.I`; raises UserError for an unknown node."""
+        """Return the first and the last node of route `i` of the scenario; raises UserError for an unknown node."""
         route = self.section.routes[i]
         self._check_node(route.start, f"network.routes.{i}.from")
         self._check_node(route.to, f"network.routes.{i}.to")
         return route.start, route.to
 
     def _stated_hops(self, i: int) -> Hops:
-        """Return the hops of route `i` of the file; raises UserError unless its cables follow one another."""
+        """Return the hops of route `i` of the scenario; raises UserError unless its cables follow one another."""
         route, key = self.section.routes[i], f"network.routes.{i}"
         node, hops, visited = route.start, [], {route.start}
         for index, name in enumerate(route.links):
@@ -146,7 +149,7 @@ class Layout:
         return hops
 
     def node(self, end: int) -> str:
-        """Return the node of a client, of the server (SERVER), or of an end that `other_end` has numbered."""
+        """Return the node of an end: a client's number, SERVER, or a number of `other_end`."""
         if end >= 0:
             return self.client_nodes[end]
         return self.section.server if end == SERVER else self.nodes[SERVER - 1 - end]
@@ -180,11 +183,11 @@ class Layout:
         return total
 
     def _find_route(self, a: str, b: str) -> Hops:
-        """Return the route that the scenario states for `a` to `b`, or for `b` to `a`; else the shortest one."""
+        """Return the route that the scenario states from `a` to `b`, or from `b` to `a`; else the shortest one."""
         if (a, b) in self._stated_routes:
             return self._stated_routes[a, b]
         if (b, a) in self._stated_routes:
-            # The same cables in reverse order. A hop names its cable and the node where it ends.
+            # Take the same cables in reverse order. A hop is a cable and the node where it ends.
             opposite = self._stated_routes[b, a]
             nodes = [b, *(node for _, node in opposite)]
             return [(cable, nodes[index]) for index, (cable, _) in reversed(list(enumerate(opposite)))]
@@ -192,45 +195,45 @@ class Layout:
         return [(cable, self.nodes[site]) for cable, site in zip(shortest.cables, shortest.sites[1:], strict=True)]
 
 
-def _plans(section: Network, generator: np.random.Generator) -> list[Plan]:
-    """Return the cables of a file or generator, together with those of the scenario; raises UserError."""
-    plans: dict[str, Plan] = {}
+def _plan_cables(section: Network, generator: np.random.Generator) -> list[CablePlan]:
+    """Return the cables of `network.source` or the generator, with `network.links` added or laid over; raises UserError."""
+    plans: dict[str, CablePlan] = {}
     if section.source is not None:
         with name_source("network.source"):
-            plans = _from_underlay(read_network(section.source), section.speed_km_per_s)
+            plans = _plan_underlay(read_network(section.source), section.speed_km_per_s)
     elif section.generator is not None:
-        plans = _generated(section.generator, section.speed_km_per_s, generator)
+        plans = _plan_generator(section.generator, section.speed_km_per_s, generator)
     for i, link in enumerate(section.links):
         path, name = f"network.links.{i}", link.name or f"{link.a}-{link.b}"
-        before = plans.get(name)
-        if before is not None and before.link is not _DEFAULT_LINK:
+        plan = plans.get(name)
+        if plan is not None and plan.link is not _DEFAULT_LINK:
             raise UserError(f"{path}.name = {name!r}: is the name of two cables; give each a name of its own")
-        if before is None:
+        if plan is None:
             if link.a is None or link.b is None:
                 raise UserError(f"{path}.name = {name!r}: is no cable of the file; give a and b; {did_you_mean(name, plans)}")
-            before = Plan(name, link.a, link.b)
-        elif link.name is not None and link.a is not None and {link.a, link.b} != {before.a, before.b}:
-            problem = f"joins {before.a!r} and {before.b!r}; leave a and b out, or give another name"
+            plan = CablePlan(name, link.a, link.b)
+        elif link.name is not None and link.a is not None and {link.a, link.b} != {plan.a, plan.b}:
+            problem = f"joins {plan.a!r} and {plan.b!r}; leave a and b out, or give another name"
             raise UserError(f"{path}.name = {name!r}: {problem}")
         delay_s = link.delay_s if link.km is None else link.km / section.speed_km_per_s
-        km = before.km if link.km is None else link.km
-        plans[name] = replace(before, link=link, path=path, km=km, delay_s=before.delay_s if delay_s is None else delay_s)
+        km = plan.km if link.km is None else link.km
+        plans[name] = replace(plan, link=link, path=path, km=km, delay_s=plan.delay_s if delay_s is None else delay_s)
     return list(plans.values())
 
 
-def _from_underlay(underlay: Underlay, speed_km_per_s: float) -> dict[str, Plan]:
-    """Return the cables of a network file, by name. Bandwidths become bytes per second."""
+def _plan_underlay(underlay: Underlay, speed_km_per_s: float) -> dict[str, CablePlan]:
+    """Return the cables of a network file, by name."""
     plans = {}
     for cable in underlay.cables:
         a, b = underlay.sites[cable.a], underlay.sites[cable.b]
         delay_s = cable.km / speed_km_per_s if cable.km is not None else (cable.delay_ms or 0.0) / 1e3
         rate = None if cable.bits_per_s is None else cable.bits_per_s / 8
-        plans[f"{a}-{b}"] = Plan(f"{a}-{b}", a, b, delay_s, cable.km, rate)
+        plans[f"{a}-{b}"] = CablePlan(f"{a}-{b}", a, b, delay_s, cable.km, rate)
     return plans
 
 
-def _generated(section: Generator, speed_km_per_s: float, generator: np.random.Generator) -> dict[str, Plan]:
-    """Return the cables of the generator, by name, with the keys of their levels."""
+def _plan_generator(section: Generator, speed_km_per_s: float, generator: np.random.Generator) -> dict[str, CablePlan]:
+    """Return the cables of a generated network, by name, with the delay and bandwidth of their level; raises UserError."""
     generate = getattr(generators, section.kind.replace("-", "_"))
     keywords = section.keywords | ({"generator": generator} if section.kind == "waxman" else {})
     try:
@@ -246,7 +249,7 @@ def _generated(section: Generator, speed_km_per_s: float, generator: np.random.G
     for a, b, level, km in cables:
         delay_s = km / speed_km_per_s if section.level_delay_s is None else section.level_delay_s[level]
         rate = None if section.level_bytes_per_s is None else section.level_bytes_per_s[level]
-        plans[f"{a}-{b}"] = Plan(f"{a}-{b}", a, b, delay_s, km, rate)
+        plans[f"{a}-{b}"] = CablePlan(f"{a}-{b}", a, b, delay_s, km, rate)
     return plans
 
 
@@ -259,30 +262,29 @@ class WiredNetwork:
     down: Carried
     up: Carried
 
-    def between_clients(self, graph: PeerGraph) -> RoutedCarrier:
+    def peer_carrier(self, graph: PeerGraph) -> RoutedCarrier:
         """Return the carrier of messages over the links of `graph`; each message states its size. Raises UserError."""
         for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
             _require_bandwidth(self.layout, self.network.cables, (source, target), f"the message of client {source} to {target}")
         return RoutedCarrier(network=self.network, direction="peers", sizes=np.zeros(len(self.layout.client_nodes)))
 
-
     def edge_ends(self, nodes: Sequence[str]) -> list[int]:
-        """Return the ends at these nodes of edges; raises UserError."""
+        """Return the end of each edge, by its node; raises UserError for an unknown node."""
         return [self.layout.other_end(node, "edges.tiers.nodes") for node in nodes]
 
     def connect(self, client: int, end: int) -> None:
-        """Let messages of `client` that begin from now on go between the client and `end`."""
+        """Route messages of `client` that begin from now on to and from `end`: the server or an edge."""
         for carried, ends in ((self.down, (end, client)), (self.up, (client, end))):
             assert isinstance(carried.carrier, RoutedCarrier)
             carried.carrier.redirect(client, ends)
 
     def require_way(self, client: int, end: int) -> None:
-        """Raise UserError if no bytes pass between `client` and `end`."""
+        """Raise UserError if a cable without bandwidth lies between `client` and `end`."""
         for ends in ((end, client), (client, end)):
             _require_bandwidth(self.layout, self.network.cables, ends, f"the model of client {client}")
 
     def require_way_between(self, ends: tuple[int, int]) -> None:
-        """Raise UserError if no bytes pass from the first of `ends`, both edges, to the second."""
+        """Raise UserError if a cable without bandwidth lies between two `ends`, which are edges."""
         _require_bandwidth(self.layout, self.network.cables, ends, "the state of a client")
 
 
@@ -293,7 +295,7 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
         return None
     count = context.population.count
     layout = Layout(section, count, context.streams.generator("network.layout"))
-    cables = [_cable(plan, section, context) for plan in layout.plans]
+    cables = [_build_cable(plan, section, context) for plan in layout.plans]
     network = RoutedNetwork(
         clock=clock,
         cables=cables,
@@ -302,7 +304,7 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
         corrections=_corrections(section),
         outages=_outages(section, layout, context),
     )
-    network.background.extend(_source(source, i, layout, network, context) for i, source in enumerate(section.background))
+    network.background.extend(_build_traffic(source, i, layout, network, context) for i, source in enumerate(section.background))
     if context.multiplier is not None:
         context.multiplier.renewals.append(network.renew)
     if context.targets is not None:
@@ -310,10 +312,10 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
             if cable.bandwidth is not None:
                 context.targets.after_change(f"network.links.{cable.name}.bandwidth", network.renew)
     if scenario.server.sends_updates:
-        others = _other_ends(scenario, context, layout)
-        _require_bandwidths(layout, cables, scenario, sizes, others)
-        down = _carried(network, "down", sizes.down, [(other, client) for client, other in enumerate(others)])
-        up = _carried(network, "up", sizes.up, [(client, other) for client, other in enumerate(others)])
+        coordinators = _coordinator_ends(scenario, context, layout)
+        _require_bandwidths(layout, cables, scenario, sizes, coordinators)
+        down = _build_direction(network, "down", sizes.down, [(end, client) for client, end in enumerate(coordinators)])
+        up = _build_direction(network, "up", sizes.up, [(client, end) for client, end in enumerate(coordinators)])
     else:
         down, up = Carried(UnusedDirection(network)), Carried(NoCarrier())
     if scenario.output.transfers_table:
@@ -323,8 +325,8 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
     return WiredNetwork(network, layout, down, up)
 
 
-def _other_ends(scenario: Scenario, context: Context, layout: Layout) -> list[int]:
-    """Return the end with which each client exchanges models: the server, or the node of its edge. Raises UserError."""
+def _coordinator_ends(scenario: Scenario, context: Context, layout: Layout) -> list[int]:
+    """Return the end (K,) with which each client exchanges models: the server, or its edge. Raises UserError."""
     if scenario.edges is None:
         return [SERVER] * context.population.count
     tree = lay_out(scenario.edges, context.population, layout)
@@ -332,12 +334,12 @@ def _other_ends(scenario: Scenario, context: Context, layout: Layout) -> list[in
     return [nodes[edge] for edge in tree.coordinator]
 
 
-def carried_between_edges(
+def edge_carriers(
     wired: WiredNetwork, size: int | IntArray, nodes: Sequence[str], above: Sequence[int]
 ) -> tuple[Carried, Carried]:
-    """Return the carriers of models of `size` between edges, at `nodes` (E,), and the edges above (-1: the server).
+    """Return the carriers, down and up, of models between each edge and its coordinator; raises UserError.
 
-    Raises UserError.
+    `size`: bytes of a model, a number or (E,). `nodes`: node of each edge (E,). `above`: edge above each (E,), -1 for the server.
     """
     layout, network = wired.layout, wired.network
     ends = wired.edge_ends(nodes)
@@ -345,19 +347,19 @@ def carried_between_edges(
     for edge, route_ends in enumerate(down_ends):
         if np.max(size) > 0:
             _require_bandwidth(layout, network.cables, route_ends, f"the model of edge {edge}")
-    down = _carried(network, "edges down", size, down_ends)
-    return down, _carried(network, "edges up", size, [(node_end, parent_end) for parent_end, node_end in down_ends])
+    down = _build_direction(network, "edges down", size, down_ends)
+    return down, _build_direction(network, "edges up", size, [(node_end, parent_end) for parent_end, node_end in down_ends])
 
 
 def _add_cable_jammers(network: RoutedNetwork, layout: Layout, scenario: Scenario, context: Context) -> None:
-    """Build the jammers of cables, and let the network ask them about each transfer."""
+    """Build the jammers of cables. The network asks them about each transfer."""
     jammed = network.jammed_cables()
     # With priority LAST a dwell starts after all transfers that leave at the same time: it does not hit them.
     jammers = build_jammers(scenario.jammers, context.streams, jammed, network.clock, priority=LAST, cable=layout.cable)
     network.let_jam(jammed, jammers)
 
 
-def _cable(plan: Plan, section: Network, context: Context) -> Cable:
+def _build_cable(plan: CablePlan, section: Network, context: Context) -> Cable:
     """Return the engine's cable for a plan.
 
     Laws that take no time or lose nothing are left out, unless a script or a change point may replace them.
@@ -391,8 +393,11 @@ def _cable(plan: Plan, section: Network, context: Context) -> Cable:
     )
 
 
-def _require_bandwidths(layout: Layout, cables: Sequence[Cable], scenario: Scenario, sizes: Sizes, others: Sequence[int]) -> None:
-    """Refuse a cable without bandwidth that bytes between clients and the `others` (K,), server or edges, must cross."""
+def _require_bandwidths(
+    layout: Layout, cables: Sequence[Cable], scenario: Scenario, sizes: Sizes, coordinators: Sequence[int]
+) -> None:
+    """Raise UserError if bytes between a client and its end in `coordinators` (K,) must cross a cable without bandwidth."""
+    # Name, True for the direction to the clients, and bytes of each kind of message.
     messages: list[tuple[str, bool, int | IntArray]] = [("model", True, sizes.down), ("update", False, sizes.up)]
     if scenario.server.slotted and not scenario.server.peer_to_peer and scenario.opinions is not None:
         messages.append(("opinion", False, scenario.opinions.size_bytes))
@@ -402,15 +407,15 @@ def _require_bandwidths(layout: Layout, cables: Sequence[Cable], scenario: Scena
     for kind, is_down, size in messages:
         client_sizes = np.broadcast_to(size, (len(layout.client_nodes),))
         for client in np.flatnonzero(client_sizes > 0).tolist():
-            ends = (others[client], client) if is_down else (client, others[client])
+            ends = (coordinators[client], client) if is_down else (client, coordinators[client])
             message = f"the {kind}" if scenario.flower is not None else f"the {kind} of {client_sizes[client]:,} bytes"
             _require_bandwidth(layout, cables, ends, f"{message} of client {client}")
 
 
 def _require_bandwidth(layout: Layout, cables: Sequence[Cable], ends: tuple[int, int], message: str) -> None:
-    """Refuse a cable without bandwidth on the route between two ends.
+    """Raise UserError if a cable without bandwidth lies on the route between two ends.
 
-    `message`: name of the message in the refusal, such as "the update".
+    `message`: the message that needs it, such as "the update of client 3".
     """
     for cable, _ in layout.hops(*ends):
         if cables[cable].bandwidth is None:
@@ -421,7 +426,7 @@ def _require_bandwidth(layout: Layout, cables: Sequence[Cable], ends: tuple[int,
 
 
 def _corrections(section: Network) -> Corrections | None:
-    """Return the corrections of `network.corrections`: its preset, with the keys of its own laid over; None without the table."""
+    """Return the corrections of `network.corrections`: its preset with its other keys laid over; None without the table."""
     table = section.corrections
     if table is None:
         return None
@@ -431,7 +436,7 @@ def _corrections(section: Network) -> Corrections | None:
 
 
 def _outages(section: Network, layout: Layout, context: Context) -> ClientOutages:
-    """Return the outages of `network.outages`, each with its cables and times."""
+    """Return the outages of `network.outages`, each with its cables and times; raises UserError."""
     outages = []
     for i, outage in enumerate(section.outages):
         path = f"network.outages.{i}"
@@ -443,8 +448,8 @@ def _outages(section: Network, layout: Layout, context: Context) -> ClientOutage
     return ClientOutages(outages)
 
 
-def _source(section: Background, i: int, layout: Layout, network: RoutedNetwork, context: Context) -> Source:
-    """Return the traffic of `network.background.I`; raises UserError."""
+def _build_traffic(section: Background, i: int, layout: Layout, network: RoutedNetwork, context: Context) -> Source:
+    """Return the background traffic of table `i` of `network.background`; raises UserError."""
     path = f"network.background.{i}"
     ends = layout.other_end(section.start, f"{path}.from"), layout.other_end(section.to, f"{path}.to")
     _require_bandwidth(layout, network.cables, ends, f"the transfer of {path}")
@@ -467,7 +472,7 @@ def _source(section: Background, i: int, layout: Layout, network: RoutedNetwork,
 
 
 class _Expected:
-    """Expected seconds of the messages of all clients, each alone on its route, over time."""
+    """Timeline of the expected seconds of each client's message, alone on its route, at the mean bandwidths in force."""
 
     fixed = False
 
@@ -477,7 +482,7 @@ class _Expected:
         """Laws in force at the last call of `at`, in the order of the cables, and the expectation under them."""
 
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
-        """Return the law of the expected seconds (a constant per client), and the time until which it holds (inf: always)."""
+        """Return the law of the expected seconds, a constant per client, and the time until which it holds (inf: always)."""
         laws, until_s = [], math.inf
         for cable in self._network.cables:
             for law in (cable.bandwidth, cable.wait):
@@ -498,18 +503,23 @@ class _Expected:
         waits = [None if cable.wait is None else cable.wait.at(round, time_s)[0] for cable in network.cables]
         waits_s = [0.0 if law is None else float(law.mean_s(first_entity)[0]) for law in waits]
         # The time of a message: delays of its cables, their mean waits, and its bytes at the slowest cable.
-        takes_s = np.zeros(len(self._ends))
+        mean_s = np.zeros(len(self._ends))
         for index, (source, target) in enumerate(self._ends):
             numbers = [number for number, _ in network.hops(source, target)]
             delay_s = network.transfers.delay_s(network.route(source, target), float(self._sizes[index]))
-            takes_s[index] = delay_s + sum(waits_s[number] for number in numbers)
+            mean_s[index] = delay_s + sum(waits_s[number] for number in numbers)
             bottleneck = min((rate for number in numbers if (rate := rates[number]) is not None), default=math.inf)
-            takes_s[index] += self._sizes[index] / (bottleneck * network.transfers.corrections.bandwidth_factor)
-        return takes_s
+            mean_s[index] += self._sizes[index] / (bottleneck * network.transfers.corrections.bandwidth_factor)
+        return mean_s
 
 
-def _carried(network: RoutedNetwork, direction: Direction, size: int | IntArray, ends: Sequence[tuple[int, int]]) -> Carried:
-    """Return the carrier of one direction with its expected times; raises UserError for messages that take too long."""
+def _build_direction(
+    network: RoutedNetwork, direction: Direction, size: int | IntArray, ends: Sequence[tuple[int, int]]
+) -> Carried:
+    """Return the carrier of one direction with its expected times; raises UserError for messages that take too long.
+
+    `size`: bytes of a message, a number or one for each of `ends`. `ends`: first and last end of each message.
+    """
     sizes = np.array(np.broadcast_to(size, (len(ends),)), np.float64)
     expected = _Expected(network, ends, sizes)
     mean_s = expected.mean_s(1, 0.0)

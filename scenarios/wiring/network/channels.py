@@ -93,7 +93,7 @@ def build_channels(world: World, places: int) -> BuiltChannels:
     assert scheduler is not None
     # Laws of clients serve sub-channels, which stand in the place of clients.
     channel_population = Population(Clients(count=channels.count))
-    context = replace(world.context.detached(), population=channel_population)
+    context = replace(world.context.without_run_changes(), population=channel_population)
     law, sequence = channel_states(scenario, context)
     key = "bandwidth" if channels.bandwidth is not None else "bandwidth_bytes_per_s"
     if getattr(channels, key) is not None and np.ndim(world.sizes.up):

@@ -1,4 +1,4 @@
-"""The links between clients that `[peers]` describes, for any server whose clients send each other messages."""
+"""Links between clients, as `[peers]` describes them, and links of opinions, for all servers with such messages."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from netsim.network.transport.messages import Message as SentMessage
     from scenarios.wiring.world import World
 
-MadeT = TypeVar("MadeT")
+BuiltT = TypeVar("BuiltT")
 
 
-def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
+def build_peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
     """Return the graph that `[peers]` describes; raises UserError."""
     supplied = {"clients": clients, "generator": streams.generator("peers.topology")}
     graph: PeerGraph = construct(section.topology, "topology", "peers.topology", section.topology.parameters(), supplied)
     return graph
 
 
-def presence_of(world: World, pool: ClientPool) -> Presence | None:
-    """Return the presence of clients, for messages; None if no client ever leaves."""
+def message_presence(world: World, pool: ClientPool) -> Presence | None:
+    """Return the presence of clients, by which messages to absent clients are lost; None if no client ever leaves."""
     scenario = world.scenario
-    charged = pool.energy is not None and pool.energy.batteries is not None
-    stays = scenario.availability.kind == "always" and scenario.script is None and not charged
-    return None if stays else pool
+    has_batteries = pool.energy is not None and pool.energy.batteries is not None
+    never_leaves = scenario.availability.kind == "always" and scenario.script is None and not has_batteries
+    return None if never_leaves else pool
 
 
 def build_links(
@@ -64,7 +64,8 @@ def build_links(
 ) -> Transport:
     """Return the transport of messages over the links of `graph`; raises UserError.
 
-    `presence`: that of `presence_of`. `resending`: None for the rule in the keys of `[peers]`.
+    `client_outages`: outages of clients that destroy messages, too. `presence`: result of `message_presence`. `resending`: rule
+    for lost messages; None: that of `[peers]`.
     """
     scenario, streams, outages = world.scenario, world.streams, _outages(section, graph)
     if scenario.slots is not None and scenario.slots.start == "zero":
@@ -75,12 +76,12 @@ def build_links(
     carrier, bytes_per_s = build_peer_carrier(section, context, world.clock)
     speed_km_per_s = section.speed_km_per_s
     if world.network is not None:
-        # The cables have the delays: the distance between clients must not count a second time.
-        carrier, speed_km_per_s = world.network.between_clients(graph), math.inf
+        # Cables have delays of their own, so that the distance between clients must not count a second time.
+        carrier, speed_km_per_s = world.network.peer_carrier(graph), math.inf
     cuts: list[Cuts] = [Outages(graph=graph, outages=outages)]
     if world.context.targets is not None:
         cuts.insert(0, world.context.targets.scripted_cuts())
-    laws = made_at(
+    laws = construct_at(
         LinkLaws,
         "peers",
         {"speed_km_per_s": speed_km_per_s, "bandwidth_bytes_per_s": bytes_per_s},
@@ -96,7 +97,7 @@ def build_links(
         graph=graph,
         laws=laws,
         streams=streams,
-        resending=resending_of(section, "peers") if resending is None else resending,
+        resending=resending_rule(section, "peers") if resending is None else resending,
         disturbances=Disturbances(
             outages=cuts,
             absences=None if presence is None else Absences(graph=graph, presence=presence),
@@ -111,12 +112,12 @@ def build_links(
 def _outages(section: Peers, graph: PeerGraph) -> list[Outage]:
     """Return the outages of `peers.outages`, over links of `graph`; raises UserError."""
     outages = []
-    for i, stated in enumerate(section.outages):
+    for i, table in enumerate(section.outages):
         path = f"peers.outages.{i}"
-        bounds = {"start_s": stated.from_s, "end_s": math.inf if stated.to_s is None else stated.to_s}
+        bounds = {"start_s": table.from_s, "end_s": math.inf if table.to_s is None else table.to_s}
         keys = {"start_s": f"{path}.from_s", "end_s": f"{path}.to_s"}
         with name_refusals(path, {*bounds, "links", "groups"}, keys):
-            outage = Outage(links=[(a, b) for a, b in stated.links], groups=stated.groups, **bounds)
+            outage = Outage(links=[(a, b) for a, b in table.links], groups=table.groups, **bounds)
             # Look up the links of each outage by itself, so that an error names its place in the file.
             links_down(graph, outage)
         outages.append(outage)
@@ -124,7 +125,10 @@ def _outages(section: Peers, graph: PeerGraph) -> list[Outage]:
 
 
 def _jammers(world: World, jammed: JammedRoutes[SentMessage] | None, link_of: Callable[[int, int], int] | None) -> Jammers | None:
-    """Return the jammers of `jammed` links; None without links to jam. `link_of`: returns the link between two clients."""
+    """Return the jammers of the links `jammed`; None without such links.
+
+    `link_of`: function that returns the number of the link between two clients; None: links are not named by clients.
+    """
     if jammed is None:
         return None
     return build_jammers(world.scenario.jammers, world.streams, jammed, world.clock, link_between=link_of)
@@ -138,9 +142,10 @@ def build_opinion_links(
     jams: bool,
     presence: Presence | None,
 ) -> Transport:
-    """Return the transport of opinions to the server; `jams`: `[[jammers]]` jam their channels. Raises UserError.
+    """Return the transport of opinions to the server; raises UserError.
 
-    `presence`: that of `presence_of`.
+    `outages`: outages of clients that destroy opinions, too. `jams`: True if `[[jammers]]` jam the links of opinions.
+    `presence`: result of `message_presence`.
     """
     section = world.scenario.opinions
     assert section is not None
@@ -159,7 +164,7 @@ def build_opinion_links(
             carrier=carrier,
         ),
         streams=world.streams,
-        resending=resending_of(section, "opinions"),
+        resending=resending_rule(section, "opinions"),
         disturbances=Disturbances(
             absences=None if presence is None else Absences(graph=star, presence=presence),
             clients=outages,
@@ -171,18 +176,18 @@ def build_opinion_links(
     )
 
 
-def resending_of(section: Peers | Opinions, path: str) -> Resending:
-    """Return the rule by which lost messages of the section at `path` are sent again; raises UserError."""
+def resending_rule(section: Peers | Opinions, path: str) -> Resending:
+    """Return the rule for sending lost messages again, from the keys of the section at `path`; raises UserError."""
     keys = ("max_resends", "resend_after_s")
-    return made_at(Resending, path, {name: getattr(section, name) for name in keys}, {})
+    return construct_at(Resending, path, {name: getattr(section, name) for name in keys}, {})
 
 
-def made_at(
-    target: Callable[..., MadeT], path: str, keywords: Keywords, supplied: Keywords, names: set[str] | None = None
-) -> MadeT:
-    """Call `target` with keys of the scenario and `supplied` arguments; errors and warnings name the key below `path`.
+def construct_at(
+    target: Callable[..., BuiltT], path: str, keywords: Keywords, supplied: Keywords, names: set[str] | None = None
+) -> BuiltT:
+    """Return `target(**keywords, **supplied)`. Its errors and warnings about parameters name the keys below `path`.
 
-    `names`: arguments that are keys; None: those of `keywords`.
+    `names`: parameters that are keys of the scenario; None: those of `keywords`.
     """
     keys = names or set(keywords)
     with warnings.catch_warnings(record=True) as caught:

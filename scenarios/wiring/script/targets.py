@@ -50,7 +50,7 @@ class Overlay:
 class Segment(Protocol[LawT_co]):
     """A law with its keywords, in force between two change points."""
 
-    def with_overlay(self, overlay: Overlay, path: str) -> Segment[LawT_co]:
+    def apply_overlay(self, overlay: Overlay, path: str) -> Segment[LawT_co]:
         """Return the segment with `overlay` applied; raises UserError that names the parameter below `path`."""
 
     def value(self, name: str, path: str) -> object:
@@ -197,7 +197,7 @@ class ScriptedLaw(_Law[Segment[LawT], LawT]):
         if first is not segment or overlays[: len(applied)] != applied:
             applied, result = (), segment
         for overlay in overlays[len(applied) :]:
-            result = result.with_overlay(overlay, self.key)
+            result = result.apply_overlay(overlay, self.key)
         self._last_applied = segment, overlays, result
         return result
 
@@ -287,7 +287,7 @@ class ScriptedObject(Generic[ObjectT]):
         """Return the law with `overlays` applied in their order."""
         law = self._law
         for overlay in overlays:
-            law = law.with_overlay(overlay, self.key)
+            law = law.apply_overlay(overlay, self.key)
         return law
 
     def _rebuild(self, overlays: list[Overlay]) -> None:

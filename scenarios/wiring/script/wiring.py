@@ -108,7 +108,7 @@ def _jammers(world: World, server: Server) -> Jammers | None:
 def _add_objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
     """Add the targets with a state that are replaced as a whole: presence, and the jammers' laws."""
     scenario, absent = world.scenario, targets.absent
-    context = replace(world.context.detached(), targets=None)
+    context = replace(world.context.without_run_changes(), targets=None)
     presence = Law[Availability].from_scenario(scenario.availability, "availability", "availability", context)
     targets.all["availability"] = ScriptedObject(
         key="availability", entity="clients", law=presence, present=absent.inner, use=absent.follow

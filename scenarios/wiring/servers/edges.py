@@ -36,7 +36,7 @@ from scenarios.wiring.clients.population import Context, Population, resolve_par
 from scenarios.wiring.data_files import read_table
 from scenarios.wiring.laws import channel_timeline, delay_timeline
 from scenarios.wiring.network.bandwidth import build_carrier
-from scenarios.wiring.network.cables import carried_between_edges
+from scenarios.wiring.network.cables import edge_carriers
 from scenarios.wiring.network.payload import LONGEST_S, models_down, updates_up
 from scenarios.wiring.script.edges import ScriptedEdges
 from scenarios.wiring.servers.edge_layout import Layout, lay_out
@@ -421,7 +421,7 @@ def _edge_pool(
         down = build_carrier(section.downlink, "edges.downlink", context, world.clock, models_down(sizes))
         up = build_carrier(section.uplink, "edges.uplink", context, world.clock, updates_up(sizes))
     else:
-        down, up = carried_between_edges(world.network, size, layout.nodes(section), layout.above)
+        down, up = edge_carriers(world.network, size, layout.nodes(section), layout.above)
     medium = Medium(
         clients=count,
         laws=ways,

@@ -15,7 +15,7 @@ from netsim.servers.kinds.peer_training import PeersAtWork, peer_server
 from scenarios.registry.components import component_model, construct, name_refusals
 from scenarios.schema.errors import UserError
 from scenarios.wiring.network.compression import build_compressions
-from scenarios.wiring.network.peers import build_links, peer_graph, presence_of
+from scenarios.wiring.network.peers import build_links, build_peer_graph, message_presence
 
 if TYPE_CHECKING:
     from models.fl.learners.peer_learner import PeerLearner
@@ -157,9 +157,9 @@ def _links(world: World, pool: ClientPool, protocol: TrainingProtocol) -> Transp
     return build_links(
         world,
         section,
-        peer_graph(section, world.clients, world.streams),
+        build_peer_graph(section, world.clients, world.streams),
         world.context,
         pool.medium.outages,
-        presence=presence_of(world, pool),
+        presence=message_presence(world, pool),
         resending=resending,
     )

@@ -24,7 +24,7 @@ from scenarios.schema.work import Work
 from scenarios.schema.world import Compute
 from scenarios.wiring.clients.population import Context, FloatArray
 from scenarios.wiring.laws import delay_timeline
-from scenarios.wiring.network.peers import build_links, build_opinion_links, made_at, peer_graph, presence_of
+from scenarios.wiring.network.peers import build_links, build_opinion_links, build_peer_graph, construct_at, message_presence
 from scenarios.wiring.servers.server import Server
 from scenarios.wiring.world import World
 
@@ -42,7 +42,7 @@ def fl_fa(world: World, section: FlFa) -> Server:
     # Jammers that are not of sub-channels, peers or cables jam the opinions.
     jams = bool(scenario.jammers) and not (scenario.channels or scenario.peers or scenario.jams_cables)
     pool = parts.training.pool.pool
-    uplink = _opinion_uplink(world, context, pool.medium.outages, jams=jams, presence=presence_of(world, pool))
+    uplink = _opinion_uplink(world, context, pool.medium.outages, jams=jams, presence=message_presence(world, pool))
     return FlFaServer(parts, policy=policy, uplink=uplink, streams=world.streams)
 
 
@@ -60,7 +60,7 @@ def fl_da(world: World, section: FlDa) -> Server:
 
 def _slot_context(world: World) -> Context:
     """Return the context for the phase between slots, whose change points count slots and not communication rounds."""
-    return replace(world.context.detached(), rounds=world.scenario.rounds)
+    return replace(world.context.without_run_changes(), rounds=world.scenario.rounds)
 
 
 def _build_parts(world: World, section: FlFa | FlDa) -> SlotParts:
@@ -139,7 +139,7 @@ def _opinion_learner(world: World) -> OpinionLearner:
     if law is not None:
         keywords = {name: getattr(law, name) for name in ("own", "noise", "memory", "start")}
         worth = population.values(law.worth, "opinions.synthetic.worth")
-        return made_at(SyntheticOpinions, "opinions.synthetic", {"worth": worth, **keywords}, supplied)
+        return construct_at(SyntheticOpinions, "opinions.synthetic", {"worth": worth, **keywords}, supplied)
     if world.trained is None:
         # A scenario that is only checked has no learner: any opinions will do.
         return SyntheticOpinions(worth=0.5, **supplied)
@@ -174,19 +174,20 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
     assert slots is not None
     assert belief is not None
     assert gossip is not None
-    graph = peer_graph(section, context.population.count, streams)
+    graph = build_peer_graph(section, context.population.count, streams)
     instant = slots.start == "zero"
     # With "zero" messages take no time and none is lost.
-    outages, presence = (None, None) if instant else (pool.medium.outages, presence_of(world, pool))
+    outages, presence = (None, None) if instant else (pool.medium.outages, message_presence(world, pool))
     links = build_links(world, section, graph, context, outages, presence=presence)
     belief_keys = ("model", "coupling", "attenuation", "exponent", "strict")
     rule_keys = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
     gossip_keys = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
     gossip_keywords = {name: getattr(gossip, name) for name in gossip_keys}
     no_time = {"work_s": 0.0} if instant else {}
-    belief_rules = made_at(BeliefRules, "belief", {name: getattr(belief, name) for name in rule_keys} | no_time, {})
-    belief_maths = made_at(PeerBelief, "belief", {name: getattr(belief, name) for name in belief_keys}, {"graph": graph})
-    made_at(warn_of_storms, "belief", {}, {"rules": belief_rules, "maths": belief_maths}, {"work_s"})
+    belief_rules = construct_at(BeliefRules, "belief", {name: getattr(belief, name) for name in rule_keys} | no_time, {})
+    belief_maths = construct_at(PeerBelief, "belief", {name: getattr(belief, name) for name in belief_keys}, {"graph": graph})
+    gossip_rules = construct_at(GossipRules, "gossip", gossip_keywords | no_time | ({"interval_s": 0.0} if instant else {}), {})
+    construct_at(warn_of_storms, "belief", {}, {"rules": belief_rules, "maths": belief_maths}, {"work_s"})
     with name_refusals("slots", ("engine",)):
         return ConsensusPhase(
             links=links,
@@ -194,7 +195,7 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
             gossip=PeerGossip(graph=graph, size=scenario.server.per_round, payload=gossip.payload),
             rules=ConsensusRules(
                 belief=belief_rules,
-                gossip=made_at(GossipRules, "gossip", gossip_keywords | no_time | ({"interval_s": 0.0} if instant else {}), {}),
+                gossip=gossip_rules,
                 start=StartRule(start="deadline" if slots.start == "deadline" else "agreement", deadline_s=slots.deadline_s),
                 per_round=scenario.server.per_round,
                 engine=slots.engine,

@@ -28,7 +28,7 @@ class Values:
     def build(self, step: Step | None = None) -> Any:
         return self.numbers, step
 
-    def with_overlay(self, overlay: Any, path: str) -> Any:
+    def apply_overlay(self, overlay: Any, path: str) -> Any:
         raise NotImplementedError
 
     def value(self, name: str, path: str) -> Any:

@@ -384,8 +384,8 @@ def test_the_presence_of_clients_changes_from_the_next_sojourn_on() -> None:
 
 
 def test_a_law_that_is_changed_again_and_again_is_laid_over_once_an_act(monkeypatch):
-    laid, count = Law.with_overlay, []
-    monkeypatch.setattr(Law, "with_overlay", lambda law, *given: count.append(1) or laid(law, *given))
+    laid, count = Law.apply_overlay, []
+    monkeypatch.setattr(Law, "apply_overlay", lambda law, *given: count.append(1) or laid(law, *given))
 
     def script(world):
         for act in range(40):
