@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -24,23 +25,37 @@ MOST_COLUMNS, MOST_ROWS = 600, 300
 """Most rounds and clients that a map shows one by one; beyond that, neighbours share a cell."""
 
 
-def _coarsen(age: FloatArray, edges: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the largest age in each cell of a map, at most `MOST_COLUMNS` by `MOST_ROWS`, and the edges of its cells.
+class _AgeMap(NamedTuple):
+    """Ages by round and client, or the largest in cells of several rounds and clients."""
 
-    `edges`: of the rounds, (rounds + 1,), and of the clients, (K + 1,).
+    age: FloatArray
+    """(cells, cells)."""
+    round_edges: FloatArray
+    """Edges of the cells along the rounds, (cells + 1,)."""
+    client_edges: FloatArray
+    """Edges of the cells along the clients, (cells + 1,)."""
+
+
+def _coarsen(age: FloatArray, round_edges: FloatArray) -> _AgeMap:
+    """Return a map of `age` (rounds, K) with at most `MOST_COLUMNS` by `MOST_ROWS` cells; a cell shows its largest age.
+
+    `round_edges`: edges of the rounds on the axis, (rounds + 1,).
     """
-    cell_edges = list(edges)
+    cell_edges = [round_edges, np.arange(age.shape[1] + 1) - 0.5]
     for axis, most in ((0, MOST_COLUMNS), (1, MOST_ROWS)):
         count = age.shape[axis]
         if count > most:
             starts = np.unique(np.linspace(0, count, most, endpoint=False).astype(np.int64))
             age = np.maximum.reduceat(age, starts, axis=axis)
             cell_edges[axis] = cell_edges[axis][np.append(starts, count)]
-    return age, cell_edges[0], cell_edges[1]
+    return _AgeMap(age, *cell_edges)
 
 
 def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
-    """Draw the ages of all clients, a map for each variant's first run; None without records of clients, or with one round."""
+    """Draw a map of ages, clients against rounds or seconds, for the first run of each variant.
+
+    None if no run has records of clients and more than one round. `over`: the axis that the user chose, or None.
+    """
     maps: dict[str, tuple[FloatArray, FloatArray]] = {}
     along = abscissa(groups, over)
     for label, runs in groups.items():
@@ -53,6 +68,7 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
             maps[label] = (age_map, edges)
     if not maps:
         return None
+    # One scale for all panels. A few extreme ages must not use up its colours.
     highest = max(float(np.quantile(age, 0.995)) for age, _ in maps.values())
     columns = min(2, len(maps))
     rows = -(-len(maps) // columns)
@@ -62,7 +78,7 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         # A panel has its share of the width, less the space for labels beside the panels.
         letters = max(12, int(0.75 * figure.get_figwidth() / columns * 72.0 / (0.56 * look.font_size)))
         for axes, (label, (age, edges)) in zip(panels, maps.items(), strict=False):
-            cells, x_edges, y_edges = _coarsen(age, (edges, np.arange(age.shape[1] + 1) - 0.5))
+            cells, x_edges, y_edges = _coarsen(age, edges)
             # A round is as wide as its duration.
             image = axes.pcolorfast(x_edges, y_edges, cells.T, cmap="cividis", vmin=1.0, vmax=max(2.0, highest))
             axes.set_title(drawable(label, letters), fontsize="medium", loc="left")
@@ -93,9 +109,9 @@ def aoi_regret_figure(
     along = abscissa(groups, "rounds" if bounds else over)
 
     def curve(run: Run) -> Curve:
-        """Return the AoI regret of the rounds that measured it."""
-        x, ages_, oracle_ages = round_columns(run, along.column, "sum_age", "oracle_sum_age")
-        regret = ages_ - oracle_ages
+        """Return the running sum of the AoI regret, over the rounds that measured it."""
+        x, sum_age, oracle_sum_age = round_columns(run, along.column, "sum_age", "oracle_sum_age")
+        regret = sum_age - oracle_sum_age
         measured = ~np.isnan(regret)
         return thin_curve((x[measured], np.cumsum(regret[measured])))
 
@@ -146,7 +162,7 @@ def aoi_variance_figure(
     widths_used: set[int] = set()
 
     def smoothed_variance(run: Run) -> Curve:
-        """Return the moving mean of the variances of `run`; adds its width to `widths_used`."""
+        """Return the moving mean of the variances of `run`, and add its width to `widths_used`."""
         x, variance = round_columns(run, along.column, "age_variance")
         measured = ~np.isnan(variance)
         width = window or max(1, int(measured.sum()) // 50)
@@ -168,7 +184,7 @@ def aoi_variance_figure(
         figure, (left, right) = new_figure((1.0, 1.0), share_y=False, look=look)
         lines = draw_lines(left, over_rounds, along.grid(over_rounds))
         draw_lines(right, cumulated, along.grid(cumulated))
-        # Rounds differ by orders of magnitude, because an age enters with its square.
+        # Logarithmic: ages enter with their squares, so that rounds differ by orders of magnitude.
         heights = [np.asarray(line.get_ydata()) for line, _ in lines]
         lowest = min((float(y[y > 0.0].min()) for y in heights if (y > 0.0).any()), default=1.0)
         left.set_yscale("log", nonpositive="clip")

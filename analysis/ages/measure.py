@@ -19,10 +19,11 @@ from analysis.statistics.intervals import Interval, mean_interval
 
 
 def ages(run: Run) -> FloatArray:
-    """Return the age of information of each client after each round, in rounds, (rounds, K): 1 after a delivery in the round.
+    """Return the age of information of each client after each round, in rounds, (rounds, K).
 
-    Servers with ages recorded it. For other servers the age counts from a delivery to the close of the round in which it came;
-    before a client's first delivery, from the start of the run. Empty without records of clients.
+    It is 1 after a delivery in the round, and otherwise one more than before. Servers with ages record deliveries by round. For
+    other servers a delivery counts in the round in whose time it came. Before the first delivery of a client its age counts from
+    the start of the run. Empty without records of clients, and with slots.
     """
     if not run.has_clients or run.summary.get("slots"):
         return np.empty((0, 0))
@@ -35,14 +36,14 @@ def ages(run: Run) -> FloatArray:
         return np.empty((0, 0))
     recorded = np.asarray(table.column("age_after_rounds").to_numpy(), np.float64)
     delivered = np.array([outcome == "delivered" for outcome in table.column("outcome").to_pylist()], bool)
-    heard = np.zeros((end_s.size, count), bool)
+    was_heard = np.zeros((end_s.size, count), bool)
     if np.isnan(recorded).all() and end_s[-1] > 0.0:
         # An update may be delivered rounds after the one that it was begun for.
         number = np.searchsorted(end_s, np.asarray(table.column("outcome_s").to_numpy(), np.float64))
     within = delivered & (number < end_s.size)
-    heard[number[within], client[within]] = True
+    was_heard[number[within], client[within]] = True
     # Number of the last round up to each round in which a client was heard; 0: in none yet.
-    last = np.maximum.accumulate(np.where(heard, np.arange(1, end_s.size + 1)[:, np.newaxis], 0), axis=0)
+    last = np.maximum.accumulate(np.where(was_heard, np.arange(1, end_s.size + 1)[:, np.newaxis], 0), axis=0)
     return np.asarray(np.arange(1, end_s.size + 1)[:, np.newaxis] - last + (last > 0), np.float64)
 
 
@@ -77,9 +78,9 @@ class Growth:
 
 
 def pairs(groups: Groups) -> list[Pair]:
-    """Compare every two variants with AoI regrets against the same oracle, on the instances that both met.
+    """Return the comparison of every two variants whose AoI regrets are against the same oracle, at the seeds that both have.
 
-    Regrets are summed over the rounds that all runs have, as in comparisons.
+    Regrets are summed over the rounds that all runs have, as in comparisons of variants.
     """
     common = common_extent(run for runs in groups.values() for run in runs).rounds
     finals = {label: _finals(runs, common) for label, runs in groups.items()}
@@ -95,7 +96,7 @@ def pairs(groups: Groups) -> list[Pair]:
 
 
 def growths(groups: Groups) -> list[Growth]:
-    """Return the growth of the regret of each variant that measures it."""
+    """Return how the AoI regret of each variant grows: in both halves of a run, and by its exponent. Others are left out."""
     result = []
     for label, runs in groups.items():
         curves = [curve for curve in map(_regret, runs) if curve[0].size > 1]
@@ -122,8 +123,8 @@ def growth_exponent(curve: Curve) -> float:
     x, y = curve[0][start:], curve[1][start:]
     if x.size < 2 or not (y > 0.0).all():
         return math.nan
-    across = np.log(x) - np.log(x).mean()
-    return float((across * np.log(y)).sum() / (across**2).sum())
+    deviations = np.log(x) - np.log(x).mean()
+    return float((deviations * np.log(y)).sum() / (deviations**2).sum())
 
 
 def _halves(curve: Curve) -> tuple[float, float]:

@@ -27,12 +27,15 @@ _LAWS = ("downlink", "compute", "uplink", "channels")
 
 
 def true_changes(run: Run) -> list[int]:
-    """Return the first round of each change of a law, ascending: of the sub-channels' means, of `changes` and `random_changes` of
-    links and training, and of what a script changed. With slots: the slot that holds it."""
+    """Return the first row of the rounds table (a round, or a slot) under each change of a law, ascending.
+
+    These are changes of the means of sub-channels, the `changes` and `random_changes` of links and of training that the scenario
+    states, and changes by a script.
+    """
     starts_s = run.columns(["start_s"])["start_s"]
     firsts = set(run.row_of(changes_of_means(run) or ()).tolist())
-    written = [change for section in _LAWS for change in _changes(run.scenario.get(section))]
-    points: list[tuple[Any, float | None]] = [(change.get("at_round"), change.get("at_s")) for change in written]
+    stated = [change for section in _LAWS for change in _changes(run.scenario.get(section))]
+    points: list[tuple[Any, float | None]] = [(change.get("at_round"), change.get("at_s")) for change in stated]
     for drawn in run.summary.get("drawn_changes") or ():
         start = drawn["start"]
         points.append((math.ceil(start), None) if drawn["unit"] == "rounds" else (None, start))
@@ -40,9 +43,9 @@ def true_changes(run: Run) -> list[int]:
         firsts.add(int(run.row_of(at_round) if at_s is None else np.searchsorted(starts_s, at_s) + 1))
     if run.source.has("script"):
         acts = run.script
-        lawful = acts["action"].astype(str).isin(["change", "scale", "restore"])
+        changes_law = acts["action"].astype(str).isin(["change", "scale", "restore"])
         # An act within a round has effect from that round on.
-        firsts |= {max(1, number) for number in run.row_of(acts.loc[lawful, "round"]).tolist()}
+        firsts |= {max(1, number) for number in run.row_of(acts.loc[changes_law, "round"]).tolist()}
     return sorted(number for number in firsts if 1 < number <= len(starts_s))
 
 
@@ -115,9 +118,9 @@ COLUMNS = (
 
 
 def detects(run: Run) -> bool:
-    """Return True if the run's scheduler watches for changes; without such a scheduler no change counts as missed.
+    """Return True if the scheduler of the run declares changes; otherwise no change counts as missed.
 
-    The run states it. A run of format 1 does not: there, a scheduler that declared something counts as watching.
+    The summary states it. In a run of format 1 it does not: there, a scheduler that declared a change counts.
     """
     stated = (run.summary.get("sub_channels") or {}).get("detects", False)
     return bool(stated) or (run.has_detections and bool(len(run.detections)))
@@ -135,9 +138,10 @@ class Recovery(NamedTuple):
 
 
 def recovery(regret: FloatArray, first: int, last: int, window: int) -> Recovery:
-    """Find the recovery from the change of rounds `first` to `last`. `regret` (n,) is of rounds 1..n.
+    """Return the recovery from a change that lasts from round `first` to `last`, from the `regret` (n,) of rounds 1..n.
 
-    Means are over `window` rounds. Those after the change lie in its rounds: rounds before it would make them low.
+    The level before the change is the mean over `window` rounds. The regret has recovered with the first window after the change
+    whose mean is no higher. Windows begin after the change: earlier rounds would make their means too low.
     """
     before, after = regret[max(0, first - 1 - window) : first - 1], regret[first - 1 : last]
     if len(before) < window or np.isnan(before).any() or np.isnan(after).any():
@@ -148,13 +152,13 @@ def recovery(regret: FloatArray, first: int, last: int, window: int) -> Recovery
     sums = np.concatenate([[0.0], np.cumsum(after)])
     rates = (sums[window:] - sums[:-window]) / window
     # The tolerance is for rounding: sums of the same numbers in another order differ in the last digits.
-    back = np.flatnonzero(rates <= level + 1e-9 * max(1.0, abs(level)))
+    recovered = np.flatnonzero(rates <= level + 1e-9 * max(1.0, abs(level)))
     # The last window begins len(rates) - 1 rounds after the first.
-    return Recovery(level, float(first + back[0]) if len(back) else math.nan, len(rates) - 1)
+    return Recovery(level, float(first + recovered[0]) if len(recovered) else math.nan, len(rates) - 1)
 
 
 def _declaration_rounds(run: Run, changes: Sequence[int]) -> FloatArray:
-    """Return the rounds after which changes were declared that no jamming caused, (n,), ascending."""
+    """Return the rounds (n,), ascending, in which changes were declared, without declarations that jamming caused."""
     if not run.has_detections:
         return np.zeros(0)
     rounds = declared_rounds(run).astype(np.float64)

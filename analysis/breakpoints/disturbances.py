@@ -43,7 +43,10 @@ def disturbances(run: Run) -> pd.DataFrame:
 
 
 def _outage_interval(outage: dict[str, Any], starts_s: FloatArray) -> tuple[float, float] | None:
-    """Return the start and the end of an outage in seconds; None: it is drawn at random, or the run ends before it."""
+    """Return (start, end) in seconds of an `outage` that the scenario states; inf: it lasts to the end of the run.
+
+    None if the outage is drawn at random, or the run ends before it. `starts_s` (n,): starts of the rounds.
+    """
     if "from_s" in outage:
         return float(outage["from_s"]), float(outage.get("to_s", np.inf))
     first = outage.get("from_round")

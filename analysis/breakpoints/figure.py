@@ -107,8 +107,9 @@ def shares_figure(
             for label, curve in shown[what].items():
                 style = line_style(list(groups).index(label))
                 (lines[label],) = axes.step(curve.times_s, curve.share, where="post", **style)
-                at = np.searchsorted(curve.times_s, curve.censored_s, side="right") - 1
-                axes.plot(curve.censored_s, curve.share[at], "|", color=style["color"], markersize=8)
+                # A stroke on the curve for each censored change.
+                steps = np.searchsorted(curve.times_s, curve.censored_s, side="right") - 1
+                axes.plot(curve.censored_s, curve.share[steps], "|", color=style["color"], markersize=8)
             axes.set(xlabel=f"{unit} since the change", ylabel=_SHARES[what])
             axes.set_ylim(0.0, 1.03)
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))

@@ -123,13 +123,14 @@ def _summarize(
 
 
 def _seed_means(frame: pd.DataFrame, column: str, length: str, horizon: float) -> list[float]:
-    """Return the mean of min(time, `horizon`) over the changes of each seed; a censored time is longer than the horizon.
+    """Return the mean of min(time, `horizon`) over the changes of each seed, (seeds,).
 
-    Changes watched for less than the horizon, because the run ended, are left out.
+    `column` holds the times, missing where a change was not answered, `length` for how long each change was watched. Changes
+    watched for less than the horizon are left out; so an unanswered one lasted longer than the horizon.
     """
-    long = frame[frame[length] >= horizon]
-    restricted = long[column].fillna(math.inf).clip(upper=horizon)
-    return [float(mean) for mean in restricted.groupby(long["seed"]).mean()]
+    long_watched = frame[frame[length] >= horizon]
+    restricted = long_watched[column].fillna(math.inf).clip(upper=horizon)
+    return [float(mean) for mean in restricted.groupby(long_watched["seed"]).mean()]
 
 
 def _restricted_interval(means: Sequence[float], horizon: float) -> Interval:
@@ -139,9 +140,10 @@ def _restricted_interval(means: Sequence[float], horizon: float) -> Interval:
 
 
 def share_over_time(frame: pd.DataFrame, what: str, unit: Unit = "rounds") -> ReachedShare | None:
-    """Estimate the share of changes declared (`what` = "delay") or recovered from ("recovery") over time (Kaplan-Meier).
+    """Return the estimated share of changes that were declared or recovered from, over time (Kaplan-Meier).
 
-    `frame` is a result of `change_tables`. None if there is no change to declare, or none to recover from.
+    `frame`: a row for each change (`change_table`). `what`: "delay" for declarations, "recovery" for recoveries. None if there
+    is no change to declare, or none to recover from.
     """
     suffix, ends = ("rounds", "rounds") if unit == "rounds" else ("s", "seconds")
     if what == "recovery":

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def timing_figure(points: Sequence[Point], margin: float = MARGIN, *, look: Look = PLAIN) -> ShownFigure | None:
-    """Draw consensus phase, disagreement and regret against latency over slot length.
+    """Draw consensus phase, disagreement and regret against the ratio of message latency to slot length.
 
-    None where the sweep does not compare latencies with zero time.
+    `margin`: regret a slot that counts as none, shaded. None unless the sweep has runs whose messages take no time, with which
+    the others are compared.
     """
     from matplotlib.ticker import FuncFormatter, PercentFormatter
 

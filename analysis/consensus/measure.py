@@ -104,7 +104,10 @@ class Point:
 
 
 def mean_delay_s(law: dict[str, Any]) -> float:
-    """Return the mean of the law of a message's delay; ValueError for a law that differs between clients, or of another kind."""
+    """Return the mean in seconds of the law of a message's delay, `peers.delay` of a scenario.
+
+    ValueError: a law that differs between clients, or of another kind than constant and shifted-exponential.
+    """
     kind = law.get("kind")
     names = {"constant": ("value_s",), "shifted-exponential": ("shift_s", "mean_excess_s")}.get(str(kind))
     if names is None or not all(isinstance(law.get(name), int | float) for name in names):
@@ -118,7 +121,7 @@ def has_consensus(run: Run) -> bool:
 
 
 def run_timing(run: Run) -> Timing:
-    """Average the slots of one run. ValueError: the run has no slots, or they have no consensus phase."""
+    """Return the timing of one run, as means over its slots. ValueError: it has no slots, or they have no consensus phase."""
     rows = run.rounds
     if not len(rows):
         raise ValueError(f"{run.source.place}: has no slot; run it to the end")
@@ -141,7 +144,10 @@ def run_timing(run: Run) -> Timing:
 
 
 def timing_study(sweep: Sweep) -> list[Point]:
-    """Return a point for each variant, in the order of the sweep. ValueError: its clients do not decide among themselves."""
+    """Return a point for each variant, in the order of the sweep: its timing, and its regret minus that with messages in no time.
+
+    ValueError: the clients of a variant do not decide among themselves.
+    """
     # Averages of each run, by variant and seed.
     timings: dict[str, dict[int, Timing]] = {}
     zero: dict[str, bool] = {}
@@ -150,7 +156,7 @@ def timing_study(sweep: Sweep) -> list[Point]:
         timings.setdefault(run.variant, {})[run.seed] = run_timing(run)
         zero[run.variant] = run.scenario["slots"]["start"] == "zero"
         tasks[run.variant] = repr({name: table for name, table in run.scenario.items() if name not in _NO_TASK})
-    # Regrets in zero time, by task, message latency and seed: what regrets with message times are compared with.
+    # Regrets of runs whose messages take no time, by task, message latency and seed. Others are compared with these.
     reference: dict[tuple[str, float, int], list[float]] = {}
     for name in (name for name in timings if zero[name]):
         for seed, timing in timings[name].items():

@@ -50,7 +50,7 @@ def consensus_sections(sweep: Sweep, margin: float = MARGIN, *, look: Look = PLA
 
 
 def table_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
-    """Return a row of numbers, as text, for each variant: its consensus phase, messages and regret."""
+    """Return header and a row for each variant: its consensus phase, messages and regret, and the verdict on `margin`."""
     paired = any(point.regret_difference.count for point in points)
     header = [
         "variant",
@@ -91,10 +91,11 @@ def _share(interval: Interval) -> str:
 
 
 def answer_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
-    """Return, for each start, the ratio of latency to slot below which message time is negligible: by time, by regret, by both.
+    """Return header and rows: up to which ratio of message latency to slot the time of messages is negligible.
 
-    A start is the label of variants that differ in the latency only. The last column is the least ratio at which regret is shown
-    to differ by more than the margin. Between that and the limit by regret, neither is shown.
+    There is a row for each start, which is the common label of variants that differ in the latency only. Columns: limits by
+    time, by regret and by both; then the least ratio at which regret is shown to differ by more than `margin`. Between that and
+    the limit by regret, neither is shown.
     """
     header = [
         "start",

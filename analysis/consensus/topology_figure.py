@@ -28,7 +28,7 @@ _COLUMNS = ("source", "target", "source_x_km", "source_y_km", "target_x_km", "ta
 
 
 def belief_map(run: Run, column: str = "belief") -> FloatArray:
-    """Return `column` of the table `beliefs` of a run, (slots, K). ValueError: the run has no such table."""
+    """Return a column of the table `beliefs` as a matrix (slots, K); NaN without a row. ValueError: there is no such table."""
     table = run.arrow("beliefs", ["round", "client", column])
     number, client = (np.asarray(table.column(name).to_numpy(), np.int64) for name in ("round", "client"))
     beliefs = np.full((int(number.max(initial=0)), int(client.max(initial=-1)) + 1), np.nan)
@@ -59,7 +59,7 @@ def topology_figure(groups: Groups, *, round: int | None = None, look: Look = PL
         size = (7.2, 1.6 + 3.0 * rows) if wide > 1 else (5.4, 4.8)
         figure, panels = new_figure((1.0,) * wide, rows=rows, size_in=size, share_y=False, look=look)
         for axes, slot in zip(panels, slots, strict=False):
-            drawn = _draw(axes, places, links, beliefs[slot - 1], members[slot - 1])
+            drawn = _draw_graph(axes, places, links, beliefs[slot - 1], members[slot - 1])
             axes.set_title(f"slot {slot}", fontsize="medium", loc="left")
             axes.set_xlabel("east (km)" if in_km else "no places: clients on a circle")
             if in_km:
@@ -84,8 +84,9 @@ def topology_figure(groups: Groups, *, round: int | None = None, look: Look = PL
 
 
 def _choose_slots(count: int, round: int | None) -> list[int]:
-    """Return the slots to show, out of `count`: slot `round`, or some at equal ratios. ValueError: there is no such slot."""
+    """Return the slots to show out of `count`: slot `round`, or some (None). ValueError: there is no such slot."""
     if round is None:
+        # At equal ratios: beliefs change most in the first slots.
         return [int(slot) for slot in np.unique(np.geomspace(1.0, count, MOST_SLOTS).round())]
     if round > count:
         raise ValueError(f"round = {round!r}: the run has {count:,} slots")
@@ -98,27 +99,33 @@ def _column(run: Run, name: str) -> FloatArray:
 
 
 def _read_places(run: Run, count: int) -> tuple[FloatArray, bool]:
-    """Return the places of clients, (K, 2), and True if these are in km. A client without a neighbour has no place: NaN."""
+    """Return the places of clients (K, 2), and True if they are in km; on a circle if the run has no places.
+
+    The table of links states the places of both ends of each link; a client without a neighbour has none: NaN.
+    """
     source, target, *places = (_column(run, name) for name in _COLUMNS)
-    known = np.full((count, 2), np.nan)
+    stated = np.full((count, 2), np.nan)
     for client, x, y in ((source, *places[:2]), (target, *places[2:])):
-        known[client.astype(np.int64)] = np.stack([x, y], axis=1)
-    if np.isfinite(known).any():
-        return known, True
+        stated[client.astype(np.int64)] = np.stack([x, y], axis=1)
+    if np.isfinite(stated).any():
+        return stated, True
     angle = 2.0 * np.pi * np.arange(count) / count
     return np.stack([np.sin(angle), np.cos(angle)], axis=1), False
 
 
-def _draw(axes: Axes, places: FloatArray, links: NDArray[np.int64], belief: FloatArray, member: NDArray[np.bool_]) -> Any:
-    """Draw the graph in one slot; return the markers that a colour bar explains."""
+def _draw_graph(axes: Axes, places: FloatArray, links: NDArray[np.int64], belief: FloatArray, member: NDArray[np.bool_]) -> Any:
+    """Draw the graph in one slot, clients coloured by their `belief` (K,); return the markers that a colour bar explains.
+
+    `member` (K,): True for clients in the set that the slot uses; they have a ring.
+    """
     axes.add_collection(LineCollection([*places[links[:MOST_LINKS]]], colors=AXIS, linewidths=0.6, alpha=0.5, zorder=1))
     few = len(places) <= MOST_NAMED
     size = 150.0 if few else max(8.0, 4000.0 / len(places))
     colours: dict[str, Any] = {"cmap": "cividis", "vmin": 0.0, "vmax": 1.0}
-    (x, y), (u, v) = places[~member].T, places[member].T
-    drawn = axes.scatter(x, y, s=size, c=belief[~member], ec=GRID, lw=0.5, zorder=3, **colours)
+    (x, y), (member_x, member_y) = places[~member].T, places[member].T
+    markers = axes.scatter(x, y, s=size, c=belief[~member], ec=GRID, lw=0.5, zorder=3, **colours)
     # Above other nodes, and large enough that the colour within the ring is visible.
-    axes.scatter(u, v, s=max(size, 40.0), c=belief[member], ec=INK, lw=2.0, zorder=4, **colours)
+    axes.scatter(member_x, member_y, s=max(size, 40.0), c=belief[member], ec=INK, lw=2.0, zorder=4, **colours)
     for client, (x, y) in enumerate(places if few else ()):
         colour = "white" if belief[client] < 0.5 else "black"
         # With its own id in the picture: checks of contrast must know that it stands on the colour of its node, not on paper.
@@ -128,7 +135,7 @@ def _draw(axes: Axes, places: FloatArray, links: NDArray[np.int64], belief: Floa
     low, high = np.nanmin(places, axis=0), np.nanmax(places, axis=0)
     room = 0.08 * max(float((high - low).max()), 1e-9)
     axes.set(xlim=(low[0] - room, high[0] + room), ylim=(low[1] - room, high[1] + room))
-    return drawn
+    return markers
 
 
 def _names(clients: Sequence[int] | NDArray[np.int64]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -36,7 +37,7 @@ def states_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAI
     if run is None:
         return None
     (number,) = round_columns(run, "round")
-    true, means, firsts = _channel_means(run, number.size)
+    are_true, means, stretch_edges = _channel_means(run, number.size)
     if not means.size:
         return None
     along = abscissa(groups, over)
@@ -44,16 +45,17 @@ def states_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAI
     with look.apply():
         figure, (axes,) = new_figure(size_in=(7.2, 1.9 + 0.3 * means.shape[0]), look=look)
         rows = np.arange(means.shape[0] + 1) - 0.5
-        image = axes.pcolorfast(edges[firsts], rows, np.ma.masked_invalid(means), cmap="cividis", vmin=0.0, vmax=1.0)
-        legend = [*_jams(axes, run, edges), *_mark_declarations(axes, run, edges)]
+        image = axes.pcolorfast(edges[stretch_edges], rows, np.ma.masked_invalid(means), cmap="cividis", vmin=0.0, vmax=1.0)
+        legend = [*_draw_jams(axes, run, edges), *_mark_declarations(axes, run, edges)]
         along.label(axes)
         axes.set(ylabel="sub-channel", xlim=(edges[0], edges[-1]), ylim=(rows[0], rows[-1]))
         axes.yaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
         axes.grid(visible=False)
-        label = "true mean of the state" if true else "share of transmissions that found it Good"
+        label = "true mean of the state" if are_true else "share of transmissions that found it Good"
         figure.colorbar(image, ax=axes, label=label, pad=0.015)
         changes = run_detections(run).changes or ()
-        note = f"seed {run.seed}, {run.label}" + ("" if true else f"; averaged over {_BINS} stretches, white: nothing was sent")
+        note = f"seed {run.seed}, {run.label}"
+        note += "" if are_true else f"; averaged over {_BINS} stretches, white: nothing was sent"
         finish_figure(figure, "States of the sub-channels", note, legend, look=look)
         figure.description = (
             f"A map of {means.shape[0]} sub-channels over {number.size:,} rounds, with {len(changes)} true changes and "
@@ -69,34 +71,43 @@ def _choose_run(groups: Groups) -> Run | None:
     return next(iter([*declaring, *having]), None)
 
 
-def _channel_means(run: Run, rounds: int) -> tuple[bool, FloatArray, IntArray]:
-    """Return the means of the sub-channels over time, and where their stretches begin.
+class _ChannelMeans(NamedTuple):
+    """Means of N sub-channels in successive stretches of a run."""
 
-    First True if the means are the true ones, not observed shares; then the means, (N, stretches), NaN where unknown; then the
-    number of rounds before each stretch, (stretches + 1,), the end of the last one included.
-    """
+    are_true: bool
+    """True for the means of the law, False for observed shares of transmissions that found the sub-channel Good."""
+    means: FloatArray
+    """(N, stretches), NaN where unknown."""
+    edges: IntArray
+    """Number of rounds before each stretch, and at the end of the last one, (stretches + 1,)."""
+
+
+def _channel_means(run: Run, rounds: int) -> _ChannelMeans:
+    """Return the true means of the sub-channels over time if the summary of the run states them, otherwise observed shares."""
     channels = run.summary.get("sub_channels") or {}
     segments = channels.get("channels") or {}
     if segments.get("means") and "first_rounds" in segments:
         starts = [1, *run.row_of(segments["first_rounds"]).tolist()]
-        edges = np.searchsorted(starts, np.arange(1, rounds + 1), side="right") - 1
+        segment_of = np.searchsorted(starts, np.arange(1, rounds + 1), side="right") - 1
         kept = np.unique(np.linspace(0, rounds - 1, min(rounds, 1000)).astype(np.int64))
-        return True, np.asarray(segments["means"], np.float64)[edges[kept]].T, np.append(kept, rounds)
+        true_means = np.asarray(segments["means"], np.float64)[segment_of[kept]].T
+        return _ChannelMeans(True, true_means, np.append(kept, rounds))
     table = run.arrow("clients", ["round", "channel", "good"])
     channel, good = (np.asarray(table.column(name).to_numpy(zero_copy_only=False), np.float64) for name in ("channel", "good"))
     seen = ~np.isnan(channel) & ~np.isnan(good)
     count = int((run.scenario.get("channels") or {}).get("count", 0))
     if not seen.any() or not count:
-        return False, np.empty(0), np.zeros(1, np.int64)
-    at = (run.row_of(table.column("round").to_numpy())[seen] - 1) * _BINS // max(1, rounds)
-    cell = channel[seen].astype(np.int64) * _BINS + np.minimum(at, _BINS - 1)
+        return _ChannelMeans(False, np.empty(0), np.zeros(1, np.int64))
+    # Count transmissions by sub-channel and stretch, all in one call: cell = sub-channel * _BINS + stretch.
+    stretch = (run.row_of(table.column("round").to_numpy())[seen] - 1) * _BINS // max(1, rounds)
+    cell = channel[seen].astype(np.int64) * _BINS + np.minimum(stretch, _BINS - 1)
     hits = np.bincount(cell, minlength=count * _BINS).astype(np.float64)
     with np.errstate(invalid="ignore"):
         share = np.bincount(cell, weights=good[seen], minlength=count * _BINS) / hits
-    return False, share.reshape(count, _BINS), -(-np.arange(_BINS + 1) * rounds // _BINS)
+    return _ChannelMeans(False, share.reshape(count, _BINS), -(-np.arange(_BINS + 1) * rounds // _BINS))
 
 
-def _jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str]]:
+def _draw_jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str]]:
     """Draw the dwells of jammers as bars within the rows of their sub-channels; return the entries of the legend."""
     if not run.source.has("jams") or run.jams_cables:
         return []
@@ -120,7 +131,10 @@ def _stretches(rounds: FloatArray | np.ndarray[tuple[int], np.dtype[np.int64]]) 
 
 
 def _mark_declarations(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Line2D, str]]:
-    """Mark declared changes by cause, in the row of their sub-channel, and true changes as lines; return the legend."""
+    """Mark declared changes, in the rows of their sub-channels, and true changes, as lines; return the legend (line, label).
+
+    `edges` (n + 1,): abscissae of the edges of the n rounds.
+    """
     legend: list[tuple[Line2D, str]] = []
     scored = run_detections(run)
     for first in run.row_of(scored.changes or ()).tolist():
@@ -134,10 +148,10 @@ def _mark_declarations(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Li
     channel = np.asarray(run.arrow("detections", ["channel"]).column("channel").to_numpy(), np.int64)
     centres = (edges[number - 1] + edges[number]) / 2.0
     for cause, (marker, words) in MARKERS.items():
-        at = np.array([each_cause == cause for each_cause in scored.causes])
-        if at.any():
+        chosen = np.array([declared_cause == cause for declared_cause in scored.causes])
+        if chosen.any():
             faces = PAPER if cause == "jamming" else "#CC79A7"
-            axes.plot(centres[at], channel[at], marker, color=faces, mec=INK, mew=1.0, ms=7.0, ls="none", zorder=4)
+            axes.plot(centres[chosen], channel[chosen], marker, color=faces, mec=INK, mew=1.0, ms=7.0, ls="none", zorder=4)
             legend.append((Line2D([], [], color=faces, mec=INK, marker=marker, ls="none"), words))
     return legend
 

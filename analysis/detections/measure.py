@@ -70,7 +70,7 @@ class DetectionScore:
 
 
 def change_rounds(channels: Mapping[str, Any] | None) -> tuple[int, ...] | None:
-    """Return the first round of each change of a mean, from the `channels` of a summary; None if unknown."""
+    """Return the first round of each change of a mean, from the section `channels` of a summary; None if unknown."""
     if channels is None or "first_rounds" not in channels:
         return None
     means = np.asarray(channels["means"])
@@ -80,10 +80,14 @@ def change_rounds(channels: Mapping[str, Any] | None) -> tuple[int, ...] | None:
 
 
 def score(declared: Sequence[Declaration], changes: Sequence[int] | None) -> DetectionScore:
-    """Score declarations (ascending rounds) against the first rounds of changes (ascending; two may share one)."""
+    """Return the score of declarations (in the order of rounds) against true changes (their first rounds, ascending).
+
+    The first declaration after a change, before the next one, is taken as caused by it, on whatever sub-channel. Any further one
+    is caused by jamming if jammed observations led to it, and otherwise a false alarm. `changes` None: unknown.
+    """
     if changes is None:
         return DetectionScore(None, (), (), {}, {}, {})
-    last_found = -1
+    last_found = -1  # index of the last change that was declared
     causes: list[Cause] = []
     delays: list[int] = []
     first_declared: dict[int, int] = {}
@@ -107,7 +111,10 @@ def score(declared: Sequence[Declaration], changes: Sequence[int] | None) -> Det
 
 
 def detection_totals(declared: Sequence[Declaration], channels: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the totals of a summary, from the run's declarations and the `channels` of the summary; None: changes unknown."""
+    """Return the totals of declarations for the summary of a run; all but their number are None if the changes are unknown.
+
+    `channels`: the section of this name of the summary, which states the changes.
+    """
     scored = score(declared, change_rounds(channels))
     totals: dict[str, Any] = {"declared": len(declared)}
     if scored.changes is None:
@@ -147,7 +154,7 @@ def run_detections(run: Run, changes: Sequence[int] | None = None) -> DetectionS
 
 
 def declared_rounds(run: Run) -> NDArray[np.int64]:
-    """Return the rounds, as `rounds.parquet` counts them, after which changes were declared, (n,); the run must have detections.
+    """Return the rounds (n,), as the rounds table counts them, in which changes were declared; the run must have detections.
 
     A declaration in a slot that the end of the run cut short counts for the last slot that closed.
     """

@@ -19,7 +19,7 @@ DETECTION_WORDS = (
 
 
 def detection_table(groups: Groups) -> Table | None:
-    """Count declarations, changes found and missed, and false alarms of each variant; None where no run declared a change."""
+    """Return the table of declarations by variant, changes found and missed, and false alarms; None without declarations."""
     rows = []
     for label, runs in groups.items():
         scored = [run_detections(run) for run in runs]
@@ -34,7 +34,7 @@ def detection_table(groups: Groups) -> Table | None:
             counts = (sum(len(score.changes or ()) for score in known), len(delays), sum(score.missed for score in known))
             causes = (_total(known, "jamming"), _total(known, "false_alarms"))
             spread = format_interval(mean_interval([score.mean_delay_rounds for score in known]))
-            cells = [*(f"{n:,}" for n in counts), spread, *(f"{n:,}" for n in causes)]
+            cells = [*(f"{count:,}" for count in counts), spread, *(f"{count:,}" for count in causes)]
         rows.append([label, " or ".join(kinds), f"{declared:,}", *cells])
     header = ["", "detector", "declared", "changes", "found", "missed", "mean delay (rounds)", "by jamming", "false alarms"]
     caption = "Declared changes against true ones, over all runs"
@@ -47,7 +47,10 @@ def _total(scored: Sequence[DetectionScore], name: str) -> int:
 
 
 def declaration_tables(run: Run) -> list[Block]:
-    """Return the score of each sub-channel's detector in a single run, and the first declarations with their causes."""
+    """Return two tables of a single run: the score of the detector of each sub-channel, and the first declarations.
+
+    The first is left out if the changes are unknown; without declarations there are none.
+    """
     if not run.has_detections or not len(run.detections):
         return []
     score, table = run_detections(run), run.detections
@@ -62,8 +65,8 @@ def declaration_tables(run: Run) -> list[Block]:
     causes: list[str] = list(score.causes[:20]) or [MISSING] * len(first)
     columns = (first["round"], first["time_s"], first["channel"], first["observations"], first["jammed"])
     rows = [
-        [f"{round_:,}", format_number(time_s), str(channel), f"{seen:,}", f"{hits:,}", cause]
-        for round_, time_s, channel, seen, hits, cause in zip(*(column.tolist() for column in columns), causes, strict=True)
+        [f"{round:,}", format_number(time_s), str(channel), f"{seen:,}", f"{hits:,}", cause]
+        for round, time_s, channel, seen, hits, cause in zip(*(column.tolist() for column in columns), causes, strict=True)
     ]
     header = ["round", "time (s)", "sub-channel", "observations", "of them jammed", "cause"]
     caption = f"The first 20 of {len(table):,} declarations" if len(table) > 20 else "All declarations"

@@ -27,9 +27,10 @@ DARKEST = 0.45
 def best_figure(
     study: CellStudy, cells: Sequence[BestInCell], name: str, heading: str, *, look: Look = PLAIN
 ) -> ShownFigure | None:
-    """Draw the map of the best method by the metric `name`; grey: no difference is shown. None without values.
+    """Draw a map of cells, each in the colour of its best method by metric `name`; grey if no difference is shown.
 
-    `cells` is a result of `best_in_cells`. The first key goes up, the second to the right; one key gives one row.
+    `cells`: the result of `best_in_cells`. The first key goes up, the second to the right; one key gives one row. None if there
+    are no values.
     """
     if not any(cell.best.index >= 0 for cell in cells):
         return None

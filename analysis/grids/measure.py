@@ -63,11 +63,11 @@ class BestInCell:
 
 
 def cells_of(sweep: Sweep, comparison: Comparison, settings: Mapping[str, Settings], keys: Sequence[str]) -> CellStudy | None:
-    """Split a sweep's grid into cells by the values of `keys`; None: fewer than two cells or two methods.
+    """Return the grid of a sweep split into cells by the values of `keys`; None if there are fewer than two cells or methods.
 
-    `settings` is a result of `settings_of`. A variant without a number at one of the keys is in no cell. Target, smoothing,
-    confidence, metrics and a given horizon are those of `comparison`; differences in each cell are to the method of the sweep's
-    baseline.
+    A method is what variants with the same settings at all other keys have in common. `settings`: the result of `settings_of`. A
+    variant whose value of a key is no number is in no cell. Target, smoothing, confidence, metrics and a requested horizon are
+    those of `comparison`. The baseline of each cell is the method of the sweep's baseline.
     """
     variants_at: dict[tuple[float, ...], dict[str, str]] = {}
     variants_of: dict[str, list[str]] = {}
@@ -94,7 +94,7 @@ def cells_of(sweep: Sweep, comparison: Comparison, settings: Mapping[str, Settin
 
 
 def grid_keys(settings: Mapping[str, Settings]) -> list[str]:
-    """Return the two numeric keys of a grid in which several methods were run; empty unless there are two."""
+    """Return the two numeric keys that span the cells of a grid with several methods; empty if the sweep is no such grid."""
     keys = numeric_keys(settings)
     if len(keys) != 2:
         return []
@@ -131,7 +131,7 @@ def method_values(cell: Cell, name: str) -> FloatArray:
 
 
 def _winners(values: FloatArray, best: Best) -> tuple[int, ...]:
-    """Return the methods that are shown to be best; empty if the values show no difference."""
+    """Return the methods that are shown to be best: one, or several whose values are all equal; empty if none is shown to be."""
     members = np.flatnonzero(best.members)
     compared = ~np.isnan(values).all(axis=0)
     if best.seeds < 2 or members.size == compared.sum():
@@ -148,7 +148,10 @@ def _method_key(settings: Settings, keys: Sequence[str]) -> str:
 
 
 def _compare_variants(sweep: Sweep, whole: Comparison, variants: Sequence[str], baseline: str | None) -> Comparison:
-    """Compare some variants of a sweep separately, up to their own horizon."""
+    """Return the comparison of `variants` of a sweep among themselves, up to the end of their own shortest run.
+
+    `whole`: the comparison of the whole sweep, whose settings are used. `baseline` None: the first of them.
+    """
     entries = [entry for entry in sweep.entries if entry.variant in variants]
     part = Sweep(
         path=sweep.path,

@@ -23,9 +23,9 @@ MOST_KEYS = 2
 
 
 def cell_sections(sweep: Sweep, comparison: Comparison, *, within: Sequence[str] = (), look: Look = PLAIN) -> list[Section]:
-    """Return a section on the best method in each cell of `within`, one numeric key or two.
+    """Return a section on the best method in each cell, a cell being a value of one or two numeric keys.
 
-    Without `within`: the two keys of a grid with several methods, if the sweep is one.
+    `within`: these keys; empty: the two keys of a grid with several methods. No section if the sweep is no such grid.
     ValueError: a key that is not varied by itself, more than two keys, or nothing to compare within their values.
     """
     settings = settings_of(sweep) if len(sweep) else {}
@@ -43,7 +43,7 @@ def cell_sections(sweep: Sweep, comparison: Comparison, *, within: Sequence[str]
 
 
 def best_text(study: CellStudy, found: Sequence[BestInCell], title: str) -> str:
-    """Describe the number of cells in which each method is best."""
+    """Return a sentence that says in how many cells each method is best."""
     counts: dict[tuple[int, ...], int] = {}
     for cell in found:
         counts[cell.winners] = counts.get(cell.winners, 0) + 1
@@ -82,7 +82,10 @@ def means_table(study: CellStudy, found: Sequence[BestInCell], name: str) -> Tab
 
 
 def differences_table(study: CellStudy, name: str) -> Table | None:
-    """Return each method minus the baseline within each cell, at equal seeds; all intervals of the table hold together."""
+    """Return the table of each method minus the baseline within each cell, at equal seeds; its intervals hold all at once.
+
+    None if the cells have no common baseline, or nothing to compare.
+    """
     together = sum(len(cell.comparison.differences) for cell in study.cells)
     baselines = [_baseline(cell) for cell in study.cells]
     base = baselines[0]
@@ -103,8 +106,8 @@ def differences_table(study: CellStudy, name: str) -> Table | None:
             if np.isnan(interval.half_width) or not is_comparable(row, name):
                 cells.append(difference_cell(row, name))
                 continue
-            shown = interval.low > 0.0 or interval.high < 0.0
-            cells.append(format_interval(interval, scale=metric(name).scale, signed=True) + (" *" if shown else ""))
+            excludes_zero = interval.low > 0.0 or interval.high < 0.0
+            cells.append(format_interval(interval, scale=metric(name).scale, signed=True) + (" *" if excludes_zero else ""))
         rows.append(cells)
     level = format_percent(study.confidence)
     note = f"Paired at equal seeds; the {together} intervals hold together with {level} (Bonferroni). *: without zero."
@@ -119,7 +122,7 @@ def _baseline(cell: Cell) -> int:
 
 
 def _blocks(study: CellStudy, name: str, look: Look) -> list[Block]:
-    """Return the text, map and tables on one metric."""
+    """Return the blocks on metric `name`: a sentence, a map, the table of means and that of differences."""
     from analysis.grids.figure import best_figure
 
     cells = best_in_cells(study, name)

@@ -86,7 +86,7 @@ def network_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
 
 
 def link_loads_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
-    """Draw the utilisation of the busiest links over time, a row a link; None unless a run recorded its links."""
+    """Draw the utilisation of the busiest links over time, one row for each; None unless a run recorded its links."""
     run = _recorded_run(groups)
     if run is None:
         return None
@@ -131,7 +131,7 @@ def _nodes_by_load(cables: pd.DataFrame, busier: pd.Series[float]) -> list[str]:
 
 
 def _node_positions(cables: pd.DataFrame) -> dict[str, FloatArray]:
-    """Return the position of each node on the map, (2,)."""
+    """Return the position (2,) of each node on the map. Distances follow the delays of cables as far as possible."""
     import networkx as nx
 
     graph = nx.Graph()
@@ -145,7 +145,10 @@ def _node_positions(cables: pd.DataFrame) -> dict[str, FloatArray]:
 
 
 def _draw_cables(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArray], busier: pd.Series[float]) -> Any:
-    """Draw cables, the busiest above the others; return the lines that a colour bar explains."""
+    """Draw cables, coloured by use, the busiest above the others; return the lines that a colour bar explains.
+
+    `busier`: share of the bandwidth in use, in the busier direction, by cable; idle cables are missing.
+    """
     from matplotlib.collections import LineCollection
 
     from analysis.figures.theme import AXIS

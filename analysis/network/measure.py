@@ -29,16 +29,17 @@ def has_loads(run: Run) -> bool:
 
 
 def link_table(run: Run) -> pd.DataFrame:
-    """Return a row for each link that bytes crossed, by its name, the busiest first.
+    """Return a row for each link that bytes crossed, indexed by its name, the busiest first.
 
-    Columns: cable, carried_bytes, utilisation (mean over the run), peak (greatest of a round), transfers (number that the link
-    limited the longest) and limited_s (seconds for which it limited transfers, added up over them). ValueError: the run did not
-    record its links (see `has_loads`).
+    Columns: cable, carried_bytes, utilisation (mean over the run), peak (greatest of a round), transfers (number of transfers
+    that the link limited for longest), limited_s (seconds for which it limited transfers, summed over them). ValueError: the run
+    did not record its links (`has_loads`).
     """
     import pandas as pd
 
     loads = run.arrow("link_loads").to_pandas()
     loads["link"] = loads["link"].astype(str)
+    # Bytes that the link could have carried in the round.
     loads["room_bytes"] = loads["bytes_per_s"] * (loads["end_s"] - loads["start_s"])
     loads["share"] = loads["carried_bytes"] / loads["room_bytes"]
     loads["seconds"] = loads["end_s"] - loads["start_s"]
@@ -70,7 +71,7 @@ class _Limit(NamedTuple):
 
 
 def _limits(run: Run) -> dict[str, _Limit]:
-    """Return the transfers that each link limited, by link."""
+    """Return for each link the number of transfers that it limited for longest, and the seconds for which it limited any."""
     counts: dict[str, int] = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)
     for piece in run.pieces("transfers", ["limit", "limits"]):
@@ -92,24 +93,24 @@ class Utilisation(NamedTuple):
 
 
 def utilisation_over_time(run: Run, links: list[str], most: int) -> Utilisation:
-    """Return the utilisation of `links` in at most `most` intervals.
+    """Return the utilisation of `links` over time, as means over at most `most` intervals.
 
-    Times are those of rounds, or at equal steps where there are more rounds; the mean of a step is then that of its rounds.
+    Intervals are rounds, or equal steps if there are more rounds than `most`.
     """
     loads = run.arrow("link_loads", ["link", "start_s", "end_s", "carried_bytes", "bytes_per_s"]).to_pandas()
     row_of = {link: row for row, link in enumerate(links)}
     edges = np.unique(np.concatenate([loads["start_s"], loads["end_s"]]))
     if edges.size > most + 1:
         edges = np.linspace(edges[0], edges[-1], most + 1)
-    # Share of the bandwidth times seconds, in each interval.
-    carried = np.zeros((len(links), edges.size - 1))
+    # Share of the bandwidth times seconds, of each link in each interval. The bytes of a row are spread evenly over its time.
+    used_s = np.zeros((len(links), edges.size - 1))
     for link, start_s, end_s, size, rate in zip(*(loads[name].to_list() for name in loads), strict=True):
         if link not in row_of:
             continue
         first, last = np.searchsorted(edges, start_s, "right") - 1, np.searchsorted(edges, end_s, "left")
         overlap_s = np.minimum(edges[first + 1 : last + 1], end_s) - np.maximum(edges[first:last], start_s)
-        carried[row_of[link], first:last] += size / (rate * (end_s - start_s)) * overlap_s
-    return Utilisation(edges, carried / np.diff(edges))
+        used_s[row_of[link], first:last] += size / (rate * (end_s - start_s)) * overlap_s
+    return Utilisation(edges, used_s / np.diff(edges))
 
 
 def path_limits(run: Run, path: pd.DataFrame) -> pd.DataFrame:
@@ -144,7 +145,7 @@ class _Transfer(NamedTuple):
 
 
 def _transfers_of_clients(run: Run) -> dict[tuple[int, str], list[_Transfer]]:
-    """Return the transfers of models and updates, by client and phase (download or upload)."""
+    """Return the transfers of models and updates by (number of the attempt, phase), the phase being download or upload."""
     transfers: dict[tuple[int, str], list[_Transfer]] = defaultdict(list)
     for piece in run.pieces("transfers", ["kind", "number", "sent_s", "end_s", "limits"]):
         for row in piece.to_pylist():

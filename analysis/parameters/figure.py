@@ -21,9 +21,9 @@ LOGARITHMIC = 10.0
 def parameter_figure(
     study: AgainstOne, *, confidence: float = 0.95, restricted: str = "", look: Look = PLAIN
 ) -> ShownFigure | None:
-    """Draw means over seeds with intervals against a key; values that may be the best are filled. None: no values.
+    """Draw the means of a metric over seeds, with intervals, against a key. Markers of values that may be the best are filled.
 
-    `restricted`: words for the averaged quantity where it is not the metric itself, such as "min(time, 20 s)".
+    `restricted`: what is averaged if not the metric itself, such as "min(time, 20 s)". None if there are no values.
     """
     definition = metric(study.metric)
     if not any(np.isfinite(interval.mean) for line in study.lines for interval in line.intervals):
@@ -32,14 +32,14 @@ def parameter_figure(
     with look.apply():
         figure, (axes,) = new_figure(look=look)
         legend = []
-        beyond: list[str] = []
+        infinite: list[str] = []
         for index, line in enumerate(study.lines):
             style = line_style(index)
             mean = np.array([interval.mean for interval in line.intervals]) * definition.scale
             if np.isinf(mean).any():
-                # Infinite values, such as the leak without protection.
+                # Infinite values, such as the leak without protection, are named in the note.
                 mean[np.isinf(mean)] = np.nan
-                beyond.append(line.label or "some values")
+                infinite.append(line.label or "some values")
             if np.isnan(mean).all():
                 continue
             half = np.nan_to_num([interval.half_width for interval in line.intervals]) * definition.scale
@@ -59,7 +59,7 @@ def parameter_figure(
         note = f"{what} over {counted} seeds, bars: {confidence * 100:g} % intervals, each by itself"
         if any(line.best is not None for line in study.lines):
             note += f"; filled: may be the best value ({confidence * 100:g} % set of best, all values of a line together)"
-        note += f"; left out, beyond any number: {', '.join(beyond)}" if beyond else ""
+        note += f"; left out, beyond any number: {', '.join(infinite)}" if infinite else ""
         title = f"{definition.title[:1].upper()}{definition.title[1:]} against {study.key}"
         # A single line has no label, and no entry in the legend.
         finish_figure(figure, title, note, [(drawn, label) for drawn, label in legend if label], look=look)
@@ -105,7 +105,7 @@ def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, restricted: str 
 
 
 def _value_axis(axes: Axes, values: FloatArray) -> None:
-    """Mark the values that were run; make the axis logarithmic where they span a wide ratio."""
+    """Put marks at the values that were run. The axis is logarithmic if the greatest is `LOGARITHMIC` times the least."""
     distinct = np.unique(values)
     if distinct[0] > 0.0 and distinct[-1] >= LOGARITHMIC * distinct[0]:
         axes.set_xscale("log")

@@ -82,11 +82,11 @@ def key_with_unit(key: str) -> str:
 
 
 def settings_of(sweep: Sweep) -> dict[str, dict[str, Any]]:
-    """Return the keys that differ between variants with their values, by variant; without seeds, names and descriptions."""
+    """Return by variant the values of the keys in which scenarios of the sweep differ, seeds, names and descriptions aside."""
     first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
     flat = {variant: _flatten(sweep.run(variant, first[variant]).scenario) for variant in sweep.variants}
     keys = dict.fromkeys(key for settings in flat.values() for key in settings)
-    missing = object()
+    missing = object()  # no value of a key is equal to it
     different = [key for key in keys if len({repr(settings.get(key, missing)) for settings in flat.values()}) > 1]
     return {variant: {key: settings[key] for key in different if key in settings} for variant, settings in flat.items()}
 
@@ -132,7 +132,10 @@ def is_number(value: Any) -> bool:
 
 
 def check_key(settings: Mapping[str, Settings], key: str, option: str = "against") -> str:
-    """Return `key` in full; it may be given by its last words. ValueError, naming `option`: no grid of numbers varies it."""
+    """Return the full name of a numeric key that the sweep varies by itself; `key` may be the last parts of it.
+
+    ValueError, naming `option`: there is no such key, or several.
+    """
     keys = numeric_keys(settings)
     matches = [full_key for full_key in keys if full_key == key or full_key.endswith(f".{key}")]
     if len(matches) != 1:
@@ -169,9 +172,10 @@ def against_one(comparison: Comparison, sweep: Sweep, settings: Mapping[str, Set
 def against_two(
     comparison: Comparison, settings: Mapping[str, Settings], name: str, rows: str, columns: str
 ) -> AgainstTwo | None:
-    """Return the metric against two keys; None unless the sweep ran every combination of values and varies nothing else.
+    """Return metric `name` on a map of two keys, `rows` and `columns`.
 
-    Variants without a number at one of the keys have no place on the map.
+    None unless the sweep varies just these keys and ran every combination of their values, at least 2 by 2. Variants whose value
+    of a key is no number have no place on the map.
     """
     keys = {key for own_settings in settings.values() for key in own_settings}
     if keys != {rows, columns}:
@@ -194,7 +198,7 @@ def against_two(
 
 
 def _best(comparison: Comparison, variants: Sequence[str], name: str) -> Best | None:
-    """Return the set of best variants by a metric; None if the metric has no better direction."""
+    """Return the best of `variants` by metric `name`; None for a metric of which neither higher nor lower is better."""
     definition = metric(name)
     if definition.better == "neither":
         return None
@@ -217,7 +221,7 @@ def is_tied(line: Line) -> bool:
 
 
 def best_text(study: AgainstOne, line: Line, confidence: float) -> str:
-    """Return a text such as "deadline 5 s; 95 % set of best: 4 to 6 s"; empty if no value of the metric is better."""
+    """Return a text such as "deadline 5 s; 95 % set of best: 4 to 6 s"; "" if the metric has no better direction or no value."""
     if line.best is None or line.best.index < 0:
         return ""
     unit = unit_of(study.key)
@@ -228,7 +232,7 @@ def best_text(study: AgainstOne, line: Line, confidence: float) -> str:
         return f"{best}; one seed does not tell which others may be"
     if members.size == 1:
         set_text = f"{at[members[0]]:g}{unit} alone"
-    elif members.size == members[-1] - members[0] + 1:
+    elif members.size == members[-1] - members[0] + 1:  # without a gap
         set_text = f"{at[members[0]]:g} to {at[members[-1]]:g}{unit}"
     else:
         set_text = f"{', '.join(f'{at[index]:g}' for index in members)}{unit}"

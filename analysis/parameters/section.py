@@ -48,7 +48,7 @@ def parameter_sections(sweep: Sweep, comparison: Comparison, *, against: Sequenc
 
 
 def metrics_shown(comparison: Comparison) -> tuple[str, ...]:
-    """Return the metrics to show against parameters: those asked for, else the first few that the study is about."""
+    """Return the metrics to show against parameters: those asked for, otherwise the first `MOST_METRICS` of the study."""
     if comparison.asked:
         return comparison.asked
     shown = comparison.shown_metrics()
@@ -58,7 +58,7 @@ def metrics_shown(comparison: Comparison) -> tuple[str, ...]:
 
 
 def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str], list[list[str]]]:
-    """Return a row for each value of the key: the metric of each line, with a star if it may be the best of its line."""
+    """Return header and a row for each value of the key: the metric on each line, with a star if it may be best of its line."""
     by_variant = {row.variant: row for row in comparison.rows}
     title = heading(comparison, study.metric)
     header = [study.axis, *(f"{line.label}: {title}" if line.label else title for line in study.lines)]
@@ -67,7 +67,8 @@ def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str
     for value in values:
         cells = [f"{value:g}"]
         for line in study.lines:
-            index = line.at.tolist().index(value) if value in line.at.tolist() else None
+            at = line.at.tolist()
+            index = at.index(value) if value in at else None
             if index is None:
                 cells.append("")
                 continue
@@ -78,7 +79,7 @@ def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str
 
 
 def best_sentences(comparison: Comparison, study: AgainstOne) -> list[str]:
-    """Return a sentence for each line of a study: the best value of the key and its set of best, or that all are equal."""
+    """Return a sentence for each line of a study: the best value of the key and those that may be best, or that all are equal."""
     title = heading(comparison, study.metric)
     sentences = []
     for line in study.lines:
@@ -102,7 +103,7 @@ def _never_reached(comparison: Comparison, name: str, variants: Sequence[str]) -
 
 
 def _study_blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -> list[Block]:
-    """Return sentences, and a figure and a table for each study of one key."""
+    """Return the blocks on studies of one key: sentences on all of them, then a figure and a table for each."""
     from analysis.parameters.figure import parameter_figure
 
     blocks: list[Block] = []
@@ -132,7 +133,7 @@ def _study_blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: L
 
 
 def _horizon_text(comparison: Comparison, study: AgainstOne) -> str:
-    """Return sentences on the horizon to which costs of a target are restricted."""
+    """Return sentences on the horizon at which costs of a target are cut, and on settings that never reached the target."""
     name = study.metric
     limit = _limit(comparison, name)
     words = f"Every run counts with at most {limit}, to which all runs of the whole sweep come, so that all numbers compare."
@@ -148,7 +149,7 @@ def _horizon_text(comparison: Comparison, study: AgainstOne) -> str:
 def _map_blocks(
     comparison: Comparison, settings: Mapping[str, Settings], names: Sequence[str], keys: Sequence[str], look: Look
 ) -> list[Block]:
-    """Return maps of the metrics against two keys, where all combinations were run."""
+    """Return a map against two keys for each metric, if all combinations of their values were run."""
     from analysis.parameters.figure import heat_figure
 
     blocks: list[Block] = []

@@ -19,7 +19,7 @@ from analysis.statistics.intervals import mean_interval
 
 
 def selections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
-    """Draw how often clients were selected: by group, where there are groups, and client by client.
+    """Draw how often clients were selected: by group, if there are groups, and client by client.
 
     None without records of clients, and where all clients of a run were selected equally often. Few clients are shown by their
     numbers, many from the one selected most often to the one selected least often.
@@ -42,20 +42,23 @@ def selections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
 
 
 def _group_bars(axes: Axes, by_group: Mapping[str, Sequence[Mapping[str, Mapping[str, int]]]], names: Sequence[str]) -> None:
-    """Draw the attempts of a client in each group, a bar for each variant with its interval over seeds."""
+    """Draw the mean attempts of a client of each group, a bar for each variant with its interval over seeds.
+
+    `by_group`: label of a variant to the counts of each run: group, then "selected" or "clients". `names`: the groups.
+    """
     width = 0.8 / len(by_group)
-    for index, several in enumerate(by_group.values()):
+    for index, runs in enumerate(by_group.values()):
         style = line_style(index)
         values = [
-            mean_interval([counts[name]["selected"] / max(1, counts[name]["clients"]) for counts in several if name in counts])
+            mean_interval([counts[name]["selected"] / max(1, counts[name]["clients"]) for counts in runs if name in counts])
             for name in names
         ]
-        at = np.arange(len(names)) + (index - (len(by_group) - 1) / 2) * width
+        positions = np.arange(len(names)) + (index - (len(by_group) - 1) / 2) * width
         means = np.array([value.mean for value in values])
         halves = np.nan_to_num([value.half_width for value in values])
         # Counts are not negative: bars of intervals end at 0.
         reach = (np.nan_to_num(np.minimum(halves, means)), halves)
-        axes.bar(at, means, width * 0.92, color=style["color"], yerr=reach, ecolor=AXIS, capsize=2.0)
+        axes.bar(positions, means, width * 0.92, color=style["color"], yerr=reach, ecolor=AXIS, capsize=2.0)
     few = len(names) < 4
     axes.set_xticks(range(len(names)), list(map(drawable, names)), rotation=0 if few else 30, ha="center" if few else "right")
     axes.set(xlabel="group", ylabel="times, mean of a group's clients")

@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 
 
 def closers(run: RunRecords) -> pd.DataFrame:
-    """Return a row for each round: what closed it, the client that was last, and by how much.
+    """Return a row for each round: what closed it, the client that held it up, and for how long.
 
-    Columns: round, start_s, end_s, rule (the rule that closed it, as the run states it; where a rule has no name, the kind of
-    the cause), due (how many clients the last stretch of the round is due to: those that ended as it closed, or that missed the
-    deadline; 0 where the clock closed it), client (the one, where it is one; else null), stretch_s (the length of that stretch:
-    so much earlier all the others had ended, or enough had delivered; 0 where the clock closed the round).
+    The last stretch of a round is the time before its close in which it waited for its last clients only. Columns:
+
+    - round, start_s, end_s
+    - rule: the rule that closed it, as the run states it; for a rule without a name, the kind of the cause
+    - due: number of clients that the last stretch is due to, which ended as the round closed, or missed its deadline; 0 if the
+      clock closed it
+    - client: that client, if there is one only; otherwise null
+    - stretch_s: length of the stretch; 0 if the clock closed the round
     """
     rounds = run.rounds
     result = rounds[["round", "start_s", "end_s"]].copy()

@@ -48,14 +48,18 @@ class Link(NamedTuple):
 
 
 def critical_path(run: RunRecords) -> pd.DataFrame:
-    """Return the path of `run` in the order of time: a row for each phase that took time.
+    """Return the critical path of a run, a row for each phase that took time, in the order of time.
 
-    Columns: round (to whose close the phase led; with edges, a round of the server), client (null: none), phase (download,
-    compute, queue, upload, or one of this module's), start_s, end_s, exact, attempt (the number of the attempt that it is a step
-    of; null: none), and with edges edge (whose model is on its way; null: it is a client's update, or none). Each phase begins
-    where the one before ends; the first begins at 0, the last ends at the last close. `exact`: True if a slightly
-    longer phase would delay the last close by as much. Other phases are attribution only: before a fixed time of the clock,
-    before a departure or a return, and over a shared or changing bandwidth.
+    Each phase begins where the one before ends; the first begins at 0, the last ends at the last close. Columns:
+
+    - round: the round to whose close the phase led; with edges, a round of the server
+    - client: null if none
+    - phase: download, compute, queue, upload, or one of this module's
+    - start_s, end_s
+    - exact: True if a slightly longer phase would delay the last close by as much; other phases are attribution only: before a
+      fixed time of the clock, before a departure or a return, and over a shared or changing bandwidth
+    - attempt: number of the attempt that the phase is a step of; null if none
+    - edge (only with edges): the edge whose model is on its way; null if it is a client's update, or none
 
         path = critical_path(run_records(netsim.open_run("runs/study")))
         path[path["exact"]].groupby("phase")[["start_s", "end_s"]].sum()
@@ -90,7 +94,9 @@ def path_totals(path: pd.DataFrame) -> pd.DataFrame:
 class _Walk:
     """Walk back over causes, from the last close to time 0.
 
-    A node of the walk is an event: its kind, a key of `walk`'s steps, and the index of its round or attempt.
+    A node of the walk is an event: its kind, a key of `steps` in `walk`, and the index of its round or attempt. Each method
+    `_before_...` adds the phases between an event and its cause, moves `time_s` back, and returns the node of the cause, or None
+    at time 0. `exact` becomes False at the first event on the way back that a longer phase before it would not delay.
     """
 
     run: RunRecords
@@ -139,7 +145,7 @@ class _Walk:
         self.time_s = min(start_s, self.time_s)
 
     def _before_close(self, index: int) -> tuple[str, int] | None:
-        """Walk from the close of a round to its cause; return the kind and the index of the next node, None at time 0."""
+        """Walk from the close of a round to its cause."""
         row = self.rounds[index]
         self.time_s = row["end_s"]
         if index < self.servers:
@@ -223,7 +229,7 @@ class _Walk:
         if kind in _MESSAGE_CAUSES:
             return self._before_message(kind, after)
         if kind == "earlier":
-            # An earlier attempt of the same update, which goes on.
+            # The update goes on from an earlier attempt.
             return "attempt", self.row_of[after]
         self._add(client, "queue", attempt["selected_s"])
         if kind == "end":
@@ -266,7 +272,10 @@ class _Walk:
         return True
 
     def _last_deliveries(self) -> dict[int, int]:
-        """Return the row of the last delivery that the close of each round took in, by the index of the round."""
+        """Return by round index the row of the last delivered attempt that the round took in: its close may have waited for it.
+
+        If updates carry over, a round takes in what arrives until its close; otherwise what began in it.
+        """
         source = self.run.tree or self.run
         rounds, attempts = source.rounds, source.attempts
         delivered = attempts[attempts["outcome"] == "delivered"].sort_values("outcome_s", kind="stable")

@@ -11,7 +11,7 @@ PHASES = ("download_s", "compute_s", "wait_s", "upload_s")
 
 
 def phase_durations(clients: pd.DataFrame) -> pd.DataFrame:
-    """Return the seconds of each phase, a row for each row of `clients`; NaN where a phase did not end.
+    """Return the seconds of each phase of the attempts `clients`, a row for each; NaN where a phase did not end.
 
     `wait_s` is the time between phases: before the download, before the computation, and for a sub-channel before the upload.
     """

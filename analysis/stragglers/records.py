@@ -116,7 +116,11 @@ def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> Run
     client_nodes = set(clients["coordinator"])
 
     def common_number(kind: str, after: float, node: str | None) -> float:
-        """Return the number, common to all nodes, of the round or attempt `after` that was the cause of this `kind` at `node`."""
+        """Return the number in the joint table of the round or attempt `after`, which caused something at `node`; NaN if unknown.
+
+        Nodes number their own rounds and attempts, while the joint table numbers those of all nodes together. `kind` says what
+        was caused, and so what `after` numbers.
+        """
         if kind in ("open", "close"):
             return ids.get((node, int(after)), np.nan)
         if kind == "term" or (kind == "end" and node not in client_nodes):
@@ -146,13 +150,13 @@ def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> Run
 
 
 def terms_of(edge_rounds: pd.DataFrame, edges: pd.DataFrame) -> list[int]:
-    """Return for each round of an edge (n,) the number of the attempt whose term it counts for; 0: no such attempt began.
+    """Return for each row of `edge_rounds` (n,) the number of the edge's attempt for which the round counts; 0 if there is none.
 
-    A round that an edge makes after the end of a term, while its model travels, counts for the edge's next term. `edge_rounds`,
-    `edges`: the tables of these names.
+    An edge may go on with rounds after the end of its term, while its model travels: these count for its next attempt.
+    `edge_rounds`, `edges`: the tables of these names.
     """
     ends_s = dict(zip(edges["number"].tolist(), edges["term_end_s"].tolist(), strict=True))
-    following: dict[int, int] = {}
+    following: dict[int, int] = {}  # number of an attempt to that of the next attempt of the same edge
     for _, numbers in edges.sort_values("number").groupby("edge")["number"]:
         following |= dict(pairwise(numbers.tolist()))
     rounds = zip(edge_rounds["term"].tolist(), edge_rounds["end_s"].tolist(), strict=True)

@@ -18,25 +18,31 @@ if TYPE_CHECKING:
 
 
 def savings(run: Run) -> pd.DataFrame:
-    """Return the time that each client's absence from one round at a time would have saved: indexed by client.
+    """Return the time that rounds would have saved without a client, a row for each client.
 
-    Columns: rounds (that were simulated without it), saved_s (the sum over them; negative where they would have taken longer),
-    largest_s (the most in one round), unclosed (rounds that would not have closed), lost_updates (how many fewer updates the
-    rounds would have taken in). Each round is looked at by itself, with the history that it had: the sum is not what a run
-    without the client would save. ValueError: `netsim stragglers` has not been asked of the run.
+    Each round was simulated again without the client, with the history that it had. So the sum over rounds is not what a whole
+    run without the client would save. Columns:
+
+    - rounds: number of rounds simulated without the client
+    - saved_s: seconds saved, summed over them; negative if they would have taken longer
+    - largest_s: most seconds saved in one round
+    - unclosed: number of rounds that would not have closed
+    - lost_updates: how many fewer updates the rounds would have taken in
+
+    ValueError: `netsim stragglers` was not run on the folder.
     """
     import pandas as pd
 
     table = run.arrow("what_ifs").to_pandas()
-    mine = table[table["change"].astype(str) == "without"]
-    grouped = mine.groupby("client")
+    without = table[table["change"].astype(str) == "without"]
+    grouped = without.groupby("client")
     return pd.DataFrame(
         {
             "rounds": grouped.size().astype("int64"),
             "saved_s": grouped["saved_s"].sum(),
             "largest_s": grouped["saved_s"].max(),
             "unclosed": grouped["then_end_s"].agg(lambda ends: int(ends.isna().sum())),
-            "lost_updates": (mine["delivered"] - mine["then_delivered"]).groupby(mine["client"]).sum().astype("int64"),
+            "lost_updates": (without["delivered"] - without["then_delivered"]).groupby(without["client"]).sum().astype("int64"),
         }
     )
 

@@ -20,7 +20,10 @@ _SHOWN = 10
 
 
 def straggler_sections(run: Run) -> list[Section]:
-    """Return the section of a run; none where no round closed, and of format 1. Its table of clients must not be empty."""
+    """Return the section on the clients that held a run up; empty if no round closed, or the run is of format 1.
+
+    The clients table of the run must have rows.
+    """
     if not run.states_causes:
         return []
     view = run_records(run)

@@ -72,6 +72,7 @@ def _round_words(rounds: pd.DataFrame) -> str:
 
 
 def _slot_words(slots: pd.DataFrame, rounds: pd.DataFrame) -> str:
+    """Return a sentence that divides the time of a run with slots into training, deciding, tests and waiting."""
     total_s = float(slots["end_s"].iloc[-1])
     shares = {
         "training, in communication rounds": float((rounds["end_s"] - rounds["start_s"]).sum()),

@@ -28,15 +28,22 @@ class StragglerStudy:
 
 
 def attempts_at_close(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int | None = None) -> pd.DataFrame:
-    """Return a row for each attempt: when it ended relative to the close of its round, and if the close waited for it.
+    """Return a row for each attempt: when it ended relative to the close of its round, and if the round waited for it.
 
     The rules are those of `straggler_study`. The column close_rule of `rounds` says which rounds deliveries closed; without it,
     `first` deliveries close a round.
 
-    Columns: round, client, outcome, selected_s, outcome_s, start_s (of the wait, the selection), end_s (the close), missed (the
-    round closed without it), held_s (from the selection to its end or the close), latency_s (to the close), due (True if the last
-    stretch of the round is due to it), alone (True if to no other), stretch_s (the length of that stretch), by_count (True if
-    deliveries closed the round).
+    Columns:
+
+    - round, client, outcome, selected_s, outcome_s
+    - start_s, end_s: start of the wait, which is the selection, and close of the round
+    - missed: True if the round closed without it
+    - held_s: seconds from the selection to its end, at most to the close
+    - latency_s: seconds from the selection to the close
+    - due: True if the last stretch of the round, after all others had ended, is due to it
+    - alone: True if that stretch is due to no other attempt
+    - stretch_s: length of that stretch
+    - by_count: True if deliveries closed the round
     """
     attempts = clients[["round", "client", "outcome", "selected_s", "outcome_s"]].merge(
         rounds[["round", "end_s", *(["close_rule"] if _states_rules(rounds) else [])]], on="round"
@@ -57,7 +64,7 @@ def attempts_at_close(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int
         by_count = delivered.groupby(attempts["round"]).transform("sum") >= (math.inf if first is None else first)
     at_close = attempts["held_s"] == attempts["latency_s"]
     due = at_close & (delivered | ~by_count)
-    # Ends before the close from which the wait is counted: deliveries only, where deliveries close the round.
+    # The stretch begins at the last end before the close; at the last delivery, if deliveries close the round.
     before = attempts["held_s"].where(~at_close & (delivered | ~by_count), 0.0)
     attempts["due"], attempts["by_count"] = due, by_count
     attempts["alone"] = due & (due.groupby(attempts["round"]).transform("sum") == 1)
@@ -119,10 +126,10 @@ def _missed_close(attempts: pd.DataFrame) -> pd.Series[bool]:
 
 
 def dropped(attempts: pd.DataFrame) -> pd.Series[bool]:
-    """Return True for each attempt that ended as its client was selected again, for another update."""
+    """Return (n,), True for attempts that were dropped because their client was selected again at that moment."""
     import pandas as pd
 
-    again = pd.MultiIndex.from_frame(attempts[["client", "outcome_s"]]).isin(
+    selected_then = pd.MultiIndex.from_frame(attempts[["client", "outcome_s"]]).isin(
         pd.MultiIndex.from_frame(attempts.loc[:, ["client", "selected_s"]])
     )
-    return (attempts["outcome"].astype(str) == "aborted") & again
+    return (attempts["outcome"].astype(str) == "aborted") & selected_then

@@ -12,9 +12,9 @@ from analysis.tiers.measure import PARTS, has_tiers, tier_times
 
 
 def tiers_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
-    """Draw the mean seconds of each part of a round of the server, a bar a variant; None where no run has edges.
+    """Draw the parts of a mean round of the server in seconds, one bar for each variant; None where no run has edges.
 
-    Variants without edges have bars beside them, if their clients are on record.
+    Variants without edges have bars, too, if their runs have records of clients.
     """
     if not any(has_tiers(run) for runs in groups.values() for run in runs):
         return None

@@ -33,8 +33,8 @@ def has_tiers(run: Run) -> bool:
 def tier_times(run: Run) -> dict[str, float]:
     """Return the seconds of each of `PARTS` in a mean round of the server; they add up to the length of that round.
 
-    They are means over the edges that have clients. Within an edge's rounds, time is divided as it is for the mean client of a
-    round. Outside of them a model of the edge, or of an edge above it, is on its way, or the edge waits. Without edges the
+    They are means over the edges that have clients. Time within the rounds of an edge is divided in the proportions of the phases
+    of its clients. Outside of them, models of the edge or of one above are on their way, or the edge waits. Without edges, the
     rounds of the server are divided.
     """
     rounds, end_s = len(run.rounds), float(run.rounds["end_s"].iloc[-1])
@@ -66,7 +66,10 @@ class _EdgeTimes(NamedTuple):
 
 
 def _edge_times(run: Run, end_s: float) -> list[_EdgeTimes]:
-    """Return the times, up to `end_s`, of each edge that has clients; edges above other edges have none."""
+    """Return the times up to `end_s` of each edge with clients: in its rounds, and in transfers of models outside them.
+
+    Edges above other edges have no clients of their own.
+    """
     own_rounds = run.arrow("edge_rounds", ["edge", "start_s", "end_s"]).to_pandas().astype({"edge": str})
     attempts = run.arrow("edges").to_pandas().astype({"edge": str})
     # The node above an edge is another edge, by its name, or the server, which has none.
@@ -77,6 +80,7 @@ def _edge_times(run: Run, end_s: float) -> list[_EdgeTimes]:
         while chain[-1] in above:
             chain.append(above[chain[-1]])
         rounds = own_rounds.loc[own_rounds["edge"] == edge, ["start_s", "end_s"]].to_numpy(np.float64)
+        # Times in both at once are counted once, as those of rounds.
         with_transfers = np.concatenate([rounds, _transfer_times(attempts[attempts["edge"].isin(chain)])])
         in_rounds_s = _covered_s(rounds, end_s)
         times.append(_EdgeTimes(in_rounds_s, _covered_s(with_transfers, end_s) - in_rounds_s))
@@ -84,20 +88,22 @@ def _edge_times(run: Run, end_s: float) -> list[_EdgeTimes]:
 
 
 def _transfer_times(attempts: pd.DataFrame) -> FloatArray:
-    """Return begin and end (n, 2) of the transfers of models of edges; one without an end lasts to the end of the attempt."""
+    """Return begin and end (n, 2) in seconds of the transfers of models of edges; inf: under way at the end of the run."""
     by_phase = []
     for phase in ("download", "upload"):
         starts, ends, outcomes = attempts[[f"{phase}_start_s", f"{phase}_end_s", "outcome_s"]].to_numpy(np.float64).T
+        # A transfer that was cut short ended with its attempt.
         by_phase.append(np.column_stack([starts, np.where(np.isnan(ends), outcomes, ends)]))
     times: FloatArray = np.concatenate(by_phase)
     times = times[~np.isnan(times[:, 0])]
-    # A transfer under way at the end of the run.
+    # Neither transfer nor attempt had ended.
     times[np.isnan(times[:, 1]), 1] = np.inf
     return times
 
 
 def _covered_s(intervals: FloatArray, end_s: float) -> float:
     """Return the seconds before `end_s` that lie in at least one of `intervals` (n, 2)."""
+    # By start: what lies before `reached_s` has been counted.
     total, reached_s = 0.0, 0.0
     for start_s, stop_s in np.minimum(intervals[np.argsort(intervals[:, 0])], end_s).tolist():
         total += max(0.0, stop_s - max(start_s, reached_s))

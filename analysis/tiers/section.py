@@ -24,7 +24,7 @@ def tier_sections(groups: Groups) -> list[Section]:
 
 
 def _times_table(groups: Groups) -> Table:
-    """Return the seconds of each part of a mean round of the server, a row for each variant."""
+    """Return the table of the parts of a mean round of the server in seconds, a row for each variant."""
     header = ["", *(f"{words} (s)" for words in PARTS.values())]
     rows = []
     for label, runs in groups.items():
@@ -38,7 +38,7 @@ def _times_table(groups: Groups) -> Table:
 
 
 def _attempts_table(groups: Groups) -> Table:
-    """Return the outcomes of attempts of edges and the bytes of the backhaul, a row for each variant."""
+    """Return the table of outcomes of attempts of edges, and of bytes between edges and nodes above; a row for each variant."""
     header = ["", "attempts of edges", "delivered", "lost", "aborted", "backhaul (MB)", "of all bytes"]
     rows = []
     for label, runs in groups.items():

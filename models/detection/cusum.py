@@ -6,12 +6,12 @@ from typing import Annotated
 
 from annotated_doc import Doc
 
-from models.detection.protocols import check_positive, check_unit
+from models.detection.protocols import check_unit
+from models.detection.two_sided import TwoSidedSums
 from models.errors import ParameterError
-from netsim.core.state import StateFields
 
 
-class Cusum(StateFields):
+class Cusum(TwoSidedSums):
     """Detector that declares a change when a one-sided sum of deviations from the first observations' mean reaches `threshold`.
 
     The first `warm_up` observations give the mean u. From then on up <- max(0, up + x - u - drift), and down <- max(0, down + u
@@ -23,8 +23,6 @@ class Cusum(StateFields):
         25
     """
 
-    state_fields = ("_count", "_total", "_up", "_down")
-
     def __init__(
         self,
         *,
@@ -34,15 +32,8 @@ class Cusum(StateFields):
     ) -> None:
         if warm_up < 1:
             raise ParameterError("warm_up", warm_up, "must be >= 1 observation")
-        check_positive("drift", drift, zero=True)
-        check_positive("threshold", threshold)
-        self._warm_up, self._drift, self._threshold = warm_up, drift, threshold
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all observations."""
-        self._count = 0
-        self._total = self._up = self._down = 0.0
+        super().__init__(drift, threshold)
+        self._warm_up = warm_up
 
     def update(self, x: float) -> bool:
         """Take in `x` in [0, 1]. Return True if a sum has reached its threshold. Raises ParameterError for any other x."""
@@ -51,7 +42,4 @@ class Cusum(StateFields):
             self._count += 1
             self._total += x
             return False
-        deviation = x - self._total / self._warm_up
-        self._up = max(0.0, self._up + deviation - self._drift)
-        self._down = max(0.0, self._down - deviation - self._drift)
-        return self._up >= self._threshold or self._down >= self._threshold
+        return self._add(x - self._total / self._warm_up)

@@ -61,8 +61,7 @@ class Glr(ABC):
         self._clear()
 
     def update(self, x: float) -> bool:
-        """Take in `x` in [0, 1]. Return True if the statistic has reached its threshold. Raises ParameterError for any other x.
-        """
+        """Take in `x` in [0, 1]; return True if the statistic has reached its threshold. Raises ParameterError for another x."""
         if not 0.0 <= x <= 1.0:
             check_unit(x)  # raises; the test before it saves a call for each observation
         self._count = count = self._count + 1

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from annotated_doc import Doc
 
-from models.detection.protocols import check_positive, check_unit
-from netsim.core.state import StateFields
+from models.detection.protocols import check_unit
+from models.detection.two_sided import TwoSidedSums
 
 
-class PageHinkley(StateFields):
+class PageHinkley(TwoSidedSums):
     """Detector that declares a change when the cumulated deviation from the running mean is `threshold` away from its extreme.
 
     Upwards this is sum_t (x_t - mean_t - drift) less its least value so far, mean_t being the mean of the first t observations;
@@ -22,8 +22,6 @@ class PageHinkley(StateFields):
         26
     """
 
-    state_fields = ("_count", "_total", "_up", "_down")
-
     def __init__(
         self,
         *,
@@ -33,22 +31,11 @@ class PageHinkley(StateFields):
             Doc("Distance of the cumulated deviation from its extreme at which a change is declared."),
         ] = 20.0,
     ) -> None:
-        check_positive("drift", drift, zero=True)
-        check_positive("threshold", threshold)
-        self._drift, self._threshold = drift, threshold
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all observations."""
-        self._count = 0
-        self._total = self._up = self._down = 0.0
+        super().__init__(drift, threshold)
 
     def update(self, x: float) -> bool:
         """Take in `x` in [0, 1]. Return True if a deviation has reached its threshold. Raises ParameterError for any other x."""
         check_unit(x)
         self._count += 1
         self._total += x
-        deviation = x - self._total / self._count
-        self._up = max(0.0, self._up + deviation - self._drift)
-        self._down = max(0.0, self._down - deviation - self._drift)
-        return self._up >= self._threshold or self._down >= self._threshold
+        return self._add(x - self._total / self._count)

@@ -135,13 +135,15 @@ def build_learner(
     compressions: tuple[Compression, Compression] | None = None,
     surroundings: Surroundings | None = None,
 ) -> FederatedLearner:
-    """Return a learner: read the data, divide them among the clients, draw the network's first parameters.
+    """Read the data, divide them among the clients, draw the network's first parameters, and return the learner.
 
-    The "kind" of the options' tables names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`,
-    `methods.ALL_AGGREGATIONS`, `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or
-    `partition.PARTITIONS`, or is the user's own callable. `compressions`: of updates and of models; None: none. `surroundings`
-    None: the defaults of `FederatedLearner`. Draws are at the addresses "data", "partition" and "network" of `streams`.
-    `options.threads` is set for the whole process: on a CPU, results are the same bit for bit at the same number.
+    The "kind" of each table in `options` names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`,
+    `methods.ALL_AGGREGATIONS`, `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or `partition.PARTITIONS`, or is
+    the user's own callable. `compressions`: of updates and of models; None: none. `surroundings` None: the defaults of
+    `FederatedLearner`.
+
+    Draws are at the addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole process: on
+    a CPU, the same number of threads gives the same results bit for bit.
 
     Raises:
         ValueError: a key or value that is not allowed, missing or altered data, more clients than samples, a network that does

@@ -90,7 +90,9 @@ class Truth:
         return _mean_sum_s([timeline.at(round, time_s)[0] for timeline in chosen], self._entities)
 
     def round_s(self, clients: IntArray, round: int, time_s: float) -> float:
-        """Return the expected latency of a round that waits for `clients` (n,) (PAUSE eq. 3); NaN if several phases are random.
+        """Return the expected latency in seconds of a round that waits for all of `clients` (n,) (PAUSE eq. 3).
+
+        NaN if several phases are random: the expected maximum is known for one random phase only.
         """
         random, fixed_s = _split_random([phase.at(round, time_s)[0] for phase in self._phases], clients)
         if len(random) > 1:
@@ -98,13 +100,14 @@ class Truth:
         return expected_max_s(random[0], clients, fixed_s) if random else float(fixed_s.max())
 
     def _answer(self, tau_min_s: float | None, round: int, time_s: float) -> FloatArray:
-        """Return mean latencies (`tau_min_s` None) or mean ratios (K,), from the cache if the laws in force are known."""
+        """Return mean latencies (`tau_min_s` None) or mean ratios tau_min / tau (K,) under the laws in force; cached by laws."""
         laws = [phase.at(round, time_s)[0] for phase in self._phases]
         key = (tau_min_s, *map(id, laws))
         answer = self._cache.get(key)
         if answer is None:
             values = _mean_sum_s(laws, self._entities) if tau_min_s is None else mean_ratio(laws, tau_min_s, self._entities)
             values.setflags(write=False)
+            # The oldest entry goes. An entry keeps its laws alive, so that no later law can get the id of one of them.
             if len(self._cache) >= _KEPT:
                 del self._cache[next(iter(self._cache))]
             answer = self._cache[key] = _CachedAnswer(laws, values)
@@ -305,7 +308,11 @@ def _smooth_ratio(law: DelayLaw, tau_min_s: float, offset_s: FloatArray, entitie
 
 
 def _sobol_ratio(laws: Sequence[DelayLaw], tau_min_s: float, fixed_s: FloatArray, entities: IntArray) -> FloatArray:
-    """Return E[min(1, tau / (fixed + sum of the durations under `laws`))] by the mean over 2^14 Sobol points; (n,)."""
+    """Return E[tau_min / latency], at most 1, of each of `entities` (n,), by the mean over 2^14 Sobol points.
+
+    The latency is `fixed_s` (n,) plus a duration under each of `laws`. A point has a coordinate for each law, which the quantile
+    function of the law turns into a duration.
+    """
     # Imported here: loading this package takes longer than most calls of this function.
     from scipy.stats.qmc import Sobol
 

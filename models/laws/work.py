@@ -95,7 +95,7 @@ class Work:
         return None if self._held is None else _ceil_divide(self._held, self.batch_size)
 
     def _steps_of_epochs(self, epochs: IntArray, max_steps: int | None) -> IntArray:
-        """Return the steps (K,) of `epochs` passes, at most `max_steps`."""
+        """Return the steps (K,) of `epochs` (K,) passes over the samples of each client, at most `max_steps` (None: no limit)."""
         assert self._held is not None
         shape, held, batch = epochs.shape, self._held, self.batch_size
         if all(map(_repeats_one, (epochs, held, batch))):
@@ -105,15 +105,15 @@ class Work:
         return np.broadcast_to(steps if max_steps is None else np.minimum(steps, max_steps), shape)
 
     def _plan_all(self, clients: int) -> tuple[IntArray, IntArray]:
-        """Return samples and steps (K,) of an update; computed once if all clients are equal."""
+        """Return samples and steps (K,) of an update of each client; computed once if all clients are equal."""
         if all(_repeats_one(array) for array in (self._held, self.batch_size, self.drawn) if array is not None):
             samples, steps = self._count_work(np.zeros(1, np.int64), self.drawn[:1])
             return np.broadcast_to(samples, clients), np.broadcast_to(steps, clients)
         samples, steps = np.empty(clients, np.int64), np.empty(clients, np.int64)
         # In blocks, which bound the memory of intermediate arrays for a million clients.
         for first in range(0, clients, _BLOCK):
-            some = np.arange(first, min(first + _BLOCK, clients))
-            samples[some], steps[some] = self._count_work(some, self.drawn[some])
+            block = np.arange(first, min(first + _BLOCK, clients))
+            samples[block], steps[block] = self._count_work(block, self.drawn[block])
         return samples, steps
 
     def steps_of_pass(self) -> IntArray:
@@ -142,7 +142,10 @@ class Work:
         return Amounts(samples.tolist(), taken.tolist())
 
     def _count_work(self, clients: IntArray, drawn: IntArray) -> tuple[IntArray, IntArray]:
-        """Return samples and steps (n,) of `drawn` (n,) steps, without the batches that are left out."""
+        """Return the samples and steps (n,) that `drawn` (n,) planned steps of `clients` (n,) process.
+
+        Batches of a single sample may be skipped, as batch normalisation needs two.
+        """
         batch = self.batch_size[clients]
         if self._held is None:
             taken: IntArray = drawn if self._single else np.where(batch == 1, 0, drawn)
@@ -235,11 +238,11 @@ class Mixture:
         self.parts = parts
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
-        """Return durations (n,) at `u` (n,), in seconds: one uniform chooses the law and the duration under it.
+        """Return durations (n,) in seconds at `u` (n,): one uniform number chooses both the law and the duration under it.
 
-        The probabilities cut [0, 1) into one interval a law. The interval that holds u chooses the law; the place of u within
-        it, from 0 to 1, is the u of that law. Durations need not ascend in u unless the laws are constant: integrals that need
-        ascending durations go through `parts`.
+        The shares of the laws cut [0, 1) into an interval for each. The interval that holds u chooses the law, and the place of
+        u within it, from 0 to 1, is the u of that law. So durations need not ascend in u, unlike those of other laws: integrals
+        that need ascending durations go through `parts`.
         """
         durations, interval_start = np.zeros(len(u)), np.zeros(len(u))
         undecided = np.ones(len(u), np.bool_)

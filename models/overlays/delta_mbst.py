@@ -41,9 +41,12 @@ def path_in_cube(tree: Pairs, count: int) -> Pairs:
 
 
 def _order_nodes(a: int, b: int, neighbours: list[list[int]]) -> list[int]:
-    """Return all nodes of the part of the tree that holds the edge (a, b), as a path in the cube from a to b.
+    """Return all nodes of the tree that holds the edge (a, b), ordered as a path from a to b in the cube of the tree.
 
-    Removes the edges that it has used from `neighbours`.
+    In the cube, nodes are neighbours if they are at most three edges of the tree apart.
+
+    Without (a, b) the tree falls into two, with a and with b: the path goes through the first from a to a neighbour of a, and
+    through the second backwards, to b. Edges are removed from `neighbours` as they are used.
     """
     neighbours[a].remove(b)
     neighbours[b].remove(a)

@@ -56,6 +56,7 @@ def _colour(edge: Pair, at: list[dict[int, int]], neighbours: Sequence[Sequence[
         if following is None:
             break
         fan.append(following)
+    # Two colours: one that is free at the centre, and one that is free at the last of the fan.
     of_centre, of_last = _free(centre, at, colours), _free(fan[-1], at, colours)
     # Swap both colours along the path from the centre: after it `of_last` is free at the centre, too.
     path = _invert(centre, of_last, of_centre, at)
@@ -67,7 +68,7 @@ def _colour(edge: Pair, at: list[dict[int, int]], neighbours: Sequence[Sequence[
 
 
 def _invert(start: int, first: int, second: int, at: list[dict[int, int]]) -> list[int]:
-    """Swap two colours along the path from `start` that begins with an edge of colour `first`; return its nodes."""
+    """Swap two colours along the path from `start` whose edges have them in turn, `first` to begin with; return its nodes."""
     path, colour = [start], first
     while colour in at[path[-1]]:
         path.append(at[path[-1]][colour])

@@ -87,14 +87,14 @@ class Matcha:
         Fast path of `Silos.message_ms` over `round_arcs(round)`: arrays in place of an object for each arc, the same numbers.
         """
         table = self._table
-        on = self._on[round % ROUNDS][table.matching_of]
-        if not on.any():
+        active = self._on[round % ROUNDS][table.matching_of]
+        if not active.any():
             return self.silos.work_ms
-        sources, targets = table.sources[on], table.targets[on]
+        sources, targets = table.sources[active], table.targets[active]
         outgoing = np.bincount(sources, minlength=self.silos.count)[sources]
         incoming = np.bincount(targets, minlength=self.silos.count)[targets]
-        shares = np.maximum(np.maximum(outgoing * self.silos.up_ms, incoming * self.silos.down_ms), table.cores_ms[on])
-        return float((table.latencies_ms[on] + shares).max()) + self.silos.work_ms
+        shares = np.maximum(np.maximum(outgoing * self.silos.up_ms, incoming * self.silos.down_ms), table.cores_ms[active])
+        return float((table.latencies_ms[active] + shares).max()) + self.silos.work_ms
 
 
 class _ArcTable(NamedTuple):
@@ -188,6 +188,7 @@ def draw_plan(count: int, pairs: Sequence[Pair], budget: float) -> DrawnMatching
     if not groups:
         return DrawnMatchings([], np.zeros(0), 0.0, 0.0, 1.0)
     probabilities = best_probabilities(count, groups, budget)
+    # E[L], and the sum of p_j (1 - p_j) L_j over matchings j, where L_j is the Laplacian of matching j.
     laplacians = np.zeros((2, count, count))
     for probability, group in zip(probabilities.tolist(), groups, strict=True):
         a, b = np.array(group).T

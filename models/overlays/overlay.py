@@ -32,9 +32,9 @@ class Overlay(Protocol):
 
 
 def waiting_matrix(silos: Silos, arcs: Sequence[Arc]) -> FloatArray:
-    """Return (n, n) times in ms from the start of a round at i to the arrival of its message at j; s T_c at i itself.
+    """Return the times (n, n) in ms from the start of a round at silo i to the arrival of its message at silo j.
 
-    It is -inf where i sends j no message.
+    On the diagonal stands the time of local training, s T_c; -inf where i sends j no message.
     """
     times = silos.work_ms + silos.message_ms(arcs)
     own = [(silo, silo, silos.work_ms) for silo in range(silos.count)]

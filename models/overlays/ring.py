@@ -38,7 +38,7 @@ def christofides(weights: FloatArray) -> list[int]:
     tree = sorted((min(pair), max(pair)) for pair in grown_tree(weights))
     degrees = np.bincount(np.array(tree).ravel(), minlength=count)
     odd = np.flatnonzero(degrees % 2).tolist()
-    # NetworkX finds the matching of greatest weight: with weights of the other sign it is the lightest.
+    # The lightest perfect matching: NetworkX finds the one of greatest weight, so that weights change their sign.
     graph = nx.Graph()
     graph.add_weighted_edges_from((a, b, -weights[a, b]) for place, a in enumerate(odd) for b in odd[place + 1 :])
     walk = nx.MultiGraph()

@@ -95,11 +95,9 @@ class Silos:
 
     @cached_property
     def core_ms(self) -> FloatArray:
-        """(n, n) time of a model on the cables of a route one after the other, M / A with A = C_core / hops.
-
-        Routes over the same cables make exact ties between tours of a ring, which the last digits decide. The order of operations
-        is that of the published table.
-        """
+        """Time (n, n) in ms in which a model crosses the cables of a route one after the other: M / A with A = C_core / hops."""
+        # Keep the order of operations, that of the code behind the published table: routes over the same cables make exact ties
+        # between tours of a ring, which the last digits decide.
         return np.array([[self.model_bits / self._path_bits_per_s(way) * 1e3 for way in row] for row in self.underlay.ways])
 
     def _path_bits_per_s(self, way: Way) -> float:

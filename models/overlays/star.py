@@ -33,7 +33,7 @@ class Star(StaticOverlay):
 
 
 def _shortest_paths(silos: Silos) -> list[tuple[int, ...]]:
-    """Return the shortest path from silo 0 to each silo over all pairs (Dijkstra)."""
+    """Return the shortest path from silo 0 to each silo, (n,), in the complete graph of path delays (Dijkstra)."""
     weights = silos.path_ms
     paths: dict[int, tuple[int, ...]] = {}
     queue: list[tuple[float, tuple[int, ...]]] = [(0.0, (0,))]

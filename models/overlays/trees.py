@@ -35,7 +35,7 @@ def lightest_tree(weights: FloatArray) -> Pairs:
 
     Equal weights make many trees the lightest. They differ in the degrees of their nodes, and so in the time of a round.
     """
-    # Label of the piece of the tree that each node belongs to so far.
+    # Label of the piece that each node belongs to; an edge between two pieces joins them.
     piece = list(range(len(weights)))
     pairs: Pairs = []
     for a, b in sorted(combinations(range(len(weights)), 2), key=lambda pair: float(weights[pair])):

@@ -144,10 +144,11 @@ class Underlay:
         return [self._way(source, target, before) for target in range(len(self.sites))]
 
     def _way(self, source: int, target: int, before: dict[int, tuple[int, int]]) -> Way:
-        """Return the route from `source` to `target`, walked backwards; without sites and of endless delay if there is none.
+        """Return the route from `source` to `target`; if there is none, one without sites and of endless delay.
 
         `before`: for each site, the site before it on its route from `source`, and the cable between them.
         """
+        # Walk backwards from the target.
         sites, cables = [target], []
         while sites[-1] != source:
             if sites[-1] not in before:

@@ -151,7 +151,7 @@ def disagreement(payload: Payload[Known], held: Sequence[Known], size: int) -> f
 
 
 def draw_contacts(graph: PeerGraph, u: FloatArray) -> IntArray:
-    """Return, for each client of `graph.linked`, the edge to a random neighbour, drawn by its uniform in `u` (K,)."""
+    """Return for each client with neighbours (`graph.linked`) the edge to a random one, chosen by its uniform number `u` (K,)."""
     clients = graph.linked
     degree = graph.degree[clients]
     # u < 1, but the product can round up to the degree.
@@ -193,7 +193,9 @@ class _Message(NamedTuple, Generic[Known]):
 
 
 def _flood(graph: PeerGraph, payload: Payload[Known], news: list[list[_News[Known]]]) -> list[_Message[Known]]:
-    """Return flooding's messages of a repetition: each client's `news` to every neighbour, without what came from that neighbour.
+    """Return the messages of a repetition of flooding: each client sends its `news` to every neighbour.
+
+    Nothing is sent back to the neighbour that it came from.
     """
     messages: list[_Message[Known]] = []
     for client, own_news in enumerate(news):

@@ -87,15 +87,17 @@ def uniform(*, graph: PeerGraph) -> Mixing:
     return Mixing(graph, own, own[graph.target])
 
 
-def given(
+def stated_weights(
     *,
     graph: PeerGraph,
     weights: Annotated[list[list[float]], Doc("W, a row for each peer; 0 between peers that are no neighbours.")],
 ) -> Mixing:
-    """Return the weights of a scenario: W with a number >= 0 for each pair of neighbours, 0 elsewhere, and rows that sum to 1.
+    """Return the mixing weights W that a scenario states: numbers >= 0 for neighbours, 0 elsewhere, and rows that sum to 1.
+
+    Raises ParameterError for another shape, or a weight that is negative, infinite, or of a pair that has no link.
 
     >>> from models.peers.regular import star
-    >>> given(graph=star(clients=2), weights=[[0.75, 0.25], [0.25, 0.75]]).own.tolist()
+    >>> stated_weights(graph=star(clients=2), weights=[[0.75, 0.25], [0.25, 0.75]]).own.tolist()
     [0.75, 0.75]
     """
     try:

@@ -101,9 +101,9 @@ class SyntheticOpinions(StateFields):
         return self._opinions(slot, self._level)
 
     def best_opinion(self, slot: int) -> float:
-        """Return the average opinion after `slot` that the best set would have brought, trained in every slot since the reset.
+        """Return the average opinion after `slot` if the best set had been trained in every slot since the reset.
 
-        It has the same noise as `opinions`, and is called after it.
+        It has the noise of `opinions` in the same slot, and is called after it.
         """
         # The level moves from `start` towards the mean worth of the best set, by the factor `memory` a slot.
         level = self._best + self._memory**self._slots * (self._start - self._best)

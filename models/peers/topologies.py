@@ -33,7 +33,7 @@ def random_geometric(
     side_km: Side = 1.0,
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
-    """Place clients at random in a square of side `side_km`; neighbours are those within `radius_km` of one another.
+    """Return a random geometric graph: clients at random places of a square are linked within a distance of `radius_km`.
 
     Example:
         >>> import numpy as np
@@ -86,7 +86,9 @@ def erdos_renyi(
     side_km: Side = 1.0,
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
-    """Link every pair with `probability`, independently (Gilbert 1959, Erdos and Renyi 1959).
+    """Return a random graph in which every pair is linked with `probability` (Gilbert 1959, Erdos and Renyi 1959).
+
+    Places are at random in a square, as for all graphs whose links do not depend on distances.
 
     Example:
         >>> import numpy as np
@@ -111,7 +113,9 @@ def watts_strogatz(
     side_km: Side = 1.0,
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
-    """Link each client of a ring with its `neighbours` nearest (even), then move each link with probability `rewiring` (1998).
+    """Return a small-world graph (Watts and Strogatz 1998): a ring in which some links are moved at random.
+
+    Each client is linked with its `neighbours` nearest on the ring; then each link is moved with probability `rewiring`.
 
     Example:
         >>> import numpy as np
@@ -183,7 +187,7 @@ def grid(
 
 
 def complete(*, clients: int, generator: np.random.Generator, side_km: Side = 1.0) -> PeerGraph:
-    """Link all pairs of clients; places at random in a square.
+    """Return the complete graph, with places at random in a square.
 
     Example:
         >>> import numpy as np
@@ -277,7 +281,11 @@ def _read_graphml(path: str) -> Any:
 
 
 def _read_links(path: str) -> Any:
-    """Return the NetworkX graph of a list of links. Raises ParameterError that names the line."""
+    """Return the NetworkX graph of a text file with a link on each line: two clients, and perhaps a distance.
+
+    Blanks or commas separate; "#" begins a comment. A line with one name adds a client without links. Raises ParameterError that
+    names the line.
+    """
     import networkx as nx
 
     graph = nx.Graph()

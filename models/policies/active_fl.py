@@ -119,12 +119,13 @@ class ActiveFl(NoProbes, StateFields):
         return np.sort(np.concatenate((chosen, uniform_draws(others, wanted - len(chosen), rng))))
 
     def _keep_valued(self, able: BoolArray, valuations: FloatArray, rng: np.random.Generator) -> BoolArray:
-        """Mark the clients of `able` (K,) that can be drawn by valuation; (K,).
+        """Return (K,), True for clients of `able` (K,) that can be drawn by valuation.
 
-        A share alpha1 of `able` is set aside: clients without a valuation, then those of the least, ties at random.
+        A share alpha1 of `able` is set aside: first clients without a valuation, then those of least valuation, ties at random.
         """
         kept = able & (valuations > -np.inf)
         # 1e-9: a product that is a whole number up to rounding counts as that number.
+        # Clients without a valuation are out already: the rest of the share is still to be set aside.
         aside = int(np.floor(self._alpha1 * np.count_nonzero(able) + 1e-9)) - int(np.count_nonzero(able & ~kept))
         if aside <= 0:
             return kept

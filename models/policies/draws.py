@@ -14,10 +14,11 @@ from models.policies.protocols import BoolArray, FloatArray, IntArray
 
 
 def successive_draws(log_weights: FloatArray, able: BoolArray, size: int, rng: np.random.Generator) -> IntArray:
-    """Draw up to `size` distinct clients of `able` (K,), one after the other, with weights exp(`log_weights`) (K,); ascending.
+    """Draw up to `size` distinct clients of `able` (K,), one after the other; return them in ascending order.
 
-    A client of weight -inf is never drawn, so fewer may be returned; if all clients of `able` have it, all are equally likely.
-    Clients of weight inf come before all others, equally likely among themselves.
+    The next client is drawn with probability proportional to its weight exp(`log_weights`) (K,) among those left. A client of
+    log weight -inf is never drawn, so fewer than `size` may be returned; but if all of `able` have it, all are equally likely.
+    Clients of log weight inf come before all others, equally likely among themselves.
     """
     u = rng.random(len(log_weights))
     usable = able & (log_weights > -np.inf)
@@ -41,7 +42,9 @@ def successive_draws(log_weights: FloatArray, able: BoolArray, size: int, rng: n
 
 
 def uniform_draws(able: BoolArray, size: int, rng: np.random.Generator) -> IntArray:
-    """Draw `size` distinct clients of `able` (K,), every such set equally likely, ascending; all of `able` if they are no more.
+    """Draw `size` distinct clients of `able` (K,), every such set equally likely; return them in ascending order.
+
+    All clients of `able` are returned if there are no more than `size`.
     """
     u = rng.random(len(able))
     clients = np.flatnonzero(able)
@@ -53,9 +56,9 @@ def uniform_draws(able: BoolArray, size: int, rng: np.random.Generator) -> IntAr
 
 
 def largest(scores: FloatArray, able: BoolArray, size: int, rng: np.random.Generator) -> IntArray:
-    """Return the `size` clients of `able` (K,) with the largest `scores` (K,), ascending; all of `able` if they are no more.
+    """Return the `size` clients of `able` (K,) with the largest `scores` (K,), in ascending order of their numbers.
 
-    Clients that tie for the last places are drawn uniformly.
+    All clients of `able` are returned if there are no more than `size`. Clients that tie for the last places are drawn uniformly.
     """
     u = rng.random(len(scores))
     clients = np.flatnonzero(able)
@@ -73,10 +76,10 @@ def largest(scores: FloatArray, able: BoolArray, size: int, rng: np.random.Gener
 
 
 def count_explored(wanted: int, share: float, *, one_by_one: bool, rng: np.random.Generator) -> int:
-    """Return the number of explored clients among `wanted`: wanted - floor(wanted (1 - share)).
+    """Return how many of `wanted` clients to explore, a share of them: wanted - floor(wanted (1 - share)).
 
-    With `one_by_one`, each client is explored with probability `share` instead. A server that asks for few clients at a time
-    would otherwise round the share to the same number every time.
+    With `one_by_one`, each client is explored with probability `share` instead. Otherwise a server that asks for few clients at
+    a time would round the share to the same number every time.
     """
     if one_by_one:
         return int(rng.binomial(wanted, share))

@@ -59,7 +59,7 @@ class GlrCucb(IndexPolicy):
         ] = None,
         matcher: ChosenMatcher = None,
     ) -> None:
-        period = _period(channels, rounds, alpha, segments, forced_exploration)
+        period = _exploration_period(channels, rounds, alpha, segments, forced_exploration)
         if detector is None:
             detector = GlrExact if segments is None or rounds is None else partial(GlrExact, delta=1.0 / max(rounds, 2))
         super().__init__(clients=clients, channels=channels, detector=detector, period=period, matcher=matcher)
@@ -79,7 +79,7 @@ def alpha_for_segments(rounds: int, *, channels: int, segments: int) -> float:
     return min(1.0, math.sqrt(segments * channels * math.log(rounds) / rounds))
 
 
-def _period(channels: int, rounds: int | None, alpha: float | None, segments: int | None, forced: bool) -> int:
+def _exploration_period(channels: int, rounds: int | None, alpha: float | None, segments: int | None, forced: bool) -> int:
     """Return floor(N / alpha), the rounds from one forced exploration of a channel to the next; 0 if none is forced.
 
     alpha is given, follows from `segments`, or is the default. Raises ParameterError for values that contradict each other.

@@ -121,7 +121,7 @@ class SuperArmWeights:
         return power
 
     def _store(self, arm: SuperArm) -> int:
-        """Store `arm` with v = 0 and return its place."""
+        """Add `arm` with v = 0 to the stored arms, and return its place."""
         place = len(self._arms)
         self._places[arm] = place
         self._arms.append(arm)

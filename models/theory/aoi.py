@@ -59,7 +59,9 @@ class History(NamedTuple):
 
 
 def simulate(scheduler: Scheduler, states: BoolArray, *, clients: int, draws: Draws | np.random.Generator) -> History:
-    """Run `scheduler` over `states` (T, N), with every client sending in every round and a contribution of 1 each.
+    """Return the history of `scheduler` on the channel states (T, N), without a run of the simulator.
+
+    All `clients` send in every round, and each has a contribution of 1.
 
     `draws` is either addressed, with a generator for each round, or one generator for all rounds.
     """

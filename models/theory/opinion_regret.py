@@ -35,10 +35,11 @@ class Gaps(NamedTuple):
 
 
 def gaps(values: FloatArray, per_round: int) -> Gaps:
-    """Return Rmin and Rmax of sets of `per_round` clients. The expected reward of a set is the mean `values` (K,) of its members.
+    """Return Rmin and Rmax, the least and the greatest gap in expected reward between the best set and a worse one.
 
-    They are found without making the C(K, m) sets: the least takes one exchange of a member. Over all clients, eq. 20 and 21
-    give the same two. Raises ParameterError if no set is worse than another.
+    Sets have `per_round` clients; the reward of a set is the mean of `values` (K,) over its members. The sets need not be made:
+    the least gap comes from exchanging one member of the best set. Eq. 20 and 21, over all clients, give the same two numbers.
+    Raises ParameterError if no set is worse than another.
 
     Example:
         >>> import numpy as np
@@ -61,9 +62,9 @@ def theorem1_upper(
 ) -> FloatArray:
     """Return the upper bound of Theorem 1 on the expected regret of Quick-Init UCB after T = `slots`, a number or a curve (n,).
 
-    4 mu^2 A ln T / Rmin + (pi^2/3 + 1) A Rmax, A = `arms` = C(K, m); shape () or (n,). Eq. 16 is that of mu = sqrt(2), the
-    width of UCB1 (Auer et al. 2002, Theorem 1), whose proof it cites. A greater `mu` takes more observations of an arm (mu^2
-    for 2 in l of that proof). For a smaller one the probabilities do not add up, and ParameterError is raised. For small T the
+    4 mu^2 A ln T / Rmin + (pi^2/3 + 1) A Rmax, A = `arms` = C(K, m); shape () or (n,). Eq. 16 has mu = sqrt(2), the width of
+    UCB1 (Auer et al. 2002, Theorem 1), whose proof it cites. With a greater `mu` that proof needs more observations of an arm:
+    its l has mu^2 in the place of 2. With a smaller one its sum of probabilities exceeds pi^2/3: ParameterError. For small T the
     bound is above T Rmax, which no policy's regret exceeds.
     """
     if not arms >= 1:

@@ -63,7 +63,7 @@ class PauseRewardMeter(StateFields):
             raise ParameterError("history", history, "must be 'own' or 'shared'")
 
         def new_rewards() -> Rewards:
-            """Return the rewards of clients, with counts of selections of their own."""
+            """Return rewards with no selections counted yet."""
             return Rewards(
                 clients=clients,
                 per_round=per_round,
@@ -120,8 +120,8 @@ def regret_bound(n: int, *, clients: int, per_round: int, delta_max: float, delt
     """Return the bound of Theorem 3 (eq. 17) on the expected regret after `n` rounds.
 
     K (Dmax + delta)(4 (m+1) ln n / delta^2 + 1 + c pi^2/3). `delta_max` bounds the gap of two rewards (`delta_max_bound`),
-    `delta` > 0 is the least difference between two clients' expectations. The theorem prints c = 2, its proof ends with c = 4,
-    the default: state it where the bound is plotted.
+    `delta` > 0 is the least difference between two clients' expectations. The theorem is printed with c = 2, but its proof gives
+    c = 4, the default: state c where the bound is plotted.
     """
     if n < 1:
         raise ParameterError("n", n, "must be >= 1")

@@ -233,7 +233,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "metropolis": "models.peers.mixing:metropolis",
         "max-degree": "models.peers.mixing:max_degree",
         "uniform": "models.peers.mixing:uniform",
-        "given": "models.peers.mixing:given",
+        "given": "models.peers.mixing:stated_weights",
     },
     "reward": {
         "pause-reward": "models.theory.regret:PauseRewardMeter",

@@ -111,9 +111,9 @@ class Contributions:
 def make_contributions(
     *, trainer: LocalTrainer, task: Task, streams: Randomness, options: TrainingOptions
 ) -> Contributions | None:
-    """Return a meter of contributions, which tests models on `contribution_samples` validation samples for each client.
+    """Return the meter of contributions; None if `contribution_samples` is 0.
 
-    It is None if that number is 0. The samples of a client have labels in the proportions of its training data.
+    It tests models on that number of validation samples for each client, with labels in the proportions of its training data.
 
     Raises:
         ParameterError: there is no validation set, or it holds none of a client's labels.

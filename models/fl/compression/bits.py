@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -22,14 +22,18 @@ def whole_bytes(bits: int) -> int:
     return -(-bits // 8)
 
 
-def index_bits(numbers: int) -> int:
-    """Return ceil(log2 `numbers`), the bits of one of so many positions."""
-    return (numbers - 1).bit_length()
-
-
 def symbol_bits(symbols: int) -> int:
-    """Return ceil(log2 `symbols`), the bits of one of so many symbols."""
+    """Return ceil(log2 `symbols`), the bits of one symbol, or position, out of `symbols` different ones."""
     return (symbols - 1).bit_length()
+
+
+def position_bits(encoding: Literal["indices", "bitmap", "shorter"], kept: int, numbers: int) -> int:
+    """Return the bits that encode which `kept` of `numbers` numbers are sent.
+
+    indices: the position of each; bitmap: one bit for each number, sent or not; shorter: the shorter of these two.
+    """
+    indices, bitmap = kept * symbol_bits(numbers), numbers
+    return {"indices": indices, "bitmap": bitmap, "shorter": min(indices, bitmap)}[encoding]
 
 
 def share_of(share: float, whole: int) -> int:

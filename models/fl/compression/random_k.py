@@ -9,7 +9,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.fl.compression.bits import NUMBER, Generators, check_share, count_kept, index_bits, whole_bytes
+from models.fl.compression.bits import NUMBER, Generators, check_share, count_kept, position_bits, whole_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,8 +63,7 @@ class RandomK:
         """Return the bytes of a message, the positions of the sent numbers included; `tensors`: numbers of each tensor."""
         numbers = sum(tensors)
         kept = count_kept(self._share, numbers)
-        indices, bitmap = kept * index_bits(numbers), numbers
-        positions = {"seed": _SEED, "indices": indices, "bitmap": bitmap, "shorter": min(indices, bitmap)}[self._positions]
+        positions = _SEED if self._positions == "seed" else position_bits(self._positions, kept, numbers)
         return whole_bytes(NUMBER * kept + positions)
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:

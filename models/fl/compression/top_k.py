@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.fl.compression.bits import NUMBER, Generators, check_share, count_kept, index_bits, whole_bytes
+from models.fl.compression.bits import NUMBER, Generators, check_share, count_kept, position_bits, whole_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,9 +56,7 @@ class TopK:
         """Return the bytes of a message, the positions of the sent numbers included; `tensors`: numbers of each tensor."""
         numbers = sum(tensors)
         kept = count_kept(self._share, numbers)
-        indices, bitmap = kept * index_bits(numbers), numbers
-        positions = {"indices": indices, "bitmap": bitmap, "shorter": min(indices, bitmap)}[self._positions]
-        return whole_bytes(NUMBER * kept + positions)
+        return whole_bytes(NUMBER * kept + position_bits(self._positions, kept, numbers))
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
         """Return `rows` (n, d) with 0 in place of the numbers that are not sent."""

@@ -49,7 +49,7 @@ def make_refusal(path: str, reason: str) -> ParameterError:
 
 
 def read_text(path: str) -> str:
-    """Return the text of a file, UTF-8. Raises ParameterError; for a pickle of any name with the command that converts it."""
+    """Return the text of a UTF-8 file. Raises ParameterError if it cannot be read, or is a pickle, whatever its name."""
     try:
         data = bytes_of(path)
         if _PICKLE.match(data):
@@ -128,20 +128,23 @@ def _numbers(path: str, lines: list[str], numbers: IntArray) -> FloatArray:
 
 
 def json_entries(path: str, kind: type[list[Any]] | type[dict[str, Any]], what: str) -> Iterator[tuple[str, Any, int]]:
-    """Yield the entries of the list, or of the table, in a JSON file: key ("" in a list), value and line of each.
+    """Yield (key, value, line) for each entry of a JSON file that holds a list (key "") or an object, as `kind` says.
 
-    Entries are decoded one by one, so that an error can name the line. Raises ParameterError, which describes the expected
-    content by `what`.
+    The text is decoded entry by entry, so that errors of the content can name the line; the json module decodes the values.
+    `what` describes the expected content in messages.
+
+    Raises:
+        ParameterError: the file is no such JSON, or cannot be read.
     """
     text = read_text(path)
     opening, closing = ("[", "]") if kind is list else ("{", "}")
-    # `at`: place in the text; `line`: line of the present entry, of which the line breaks before `counted` are known.
+    # `at`: present place in the text; `line`: line of the present entry; `counted`: place up to which line breaks are counted.
     at, line, counted = _SPACE.match(text).end(), 1, 0  # type: ignore[union-attr]
     if text[at : at + 1] != opening:
         raise make_refusal(path, f"line {text.count(chr(10), 0, at) + 1}: must be JSON, {what}")
 
     def token(at: int, allowed: str) -> tuple[str, int]:
-        """Return the sign after `at`, which must be one of `allowed`, and the place of the next letter; both without blanks."""
+        """Return the next sign from `at` on, which must be in `allowed`, and the place of what follows it; blanks are skipped."""
         at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
         sign = text[at : at + 1]
         if not sign or sign not in allowed:

@@ -134,7 +134,7 @@ class Recorded(Presence):
             self._settle(due, now_s)
 
     def changes(self, now_s: float, draws: Draws) -> Changes:
-        """Advance to `now_s` and yield the changes. Every client that is due makes one change at a time."""
+        """Advance to `now_s`; yield (clients, times in s) of changes: first the next one of each client, then further ones."""
         self._move_clock(now_s)
         due = self._due()
         while due.size:

@@ -89,7 +89,11 @@ class Steps:
         """Context of divisions by rates, some of which may be 0."""
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
-        """Return the times at which the traces have carried `size_bytes` more than at `start_s`; inf: never."""
+        """Return the times (n,) at which transfers of `size_bytes` (n,) that begin at `start_s` (n,) end; inf: never.
+
+        The end is where the bytes carried since the beginning of the trace have grown by `size_bytes`. It is found by bisection
+        in the sums of bytes at the steps of the trace.
+        """
         trace = self._trace(entities)
         x, _ = self._within(start_s, trace, entities)
         first, total, length = self._first[trace], self._total[trace], self._length[trace]

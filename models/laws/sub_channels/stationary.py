@@ -77,7 +77,7 @@ class Breakpoints:
     unit: Annotated[Unit, Doc("Unit of the breakpoints.")] = "rounds"
 
     def place_breakpoints(self, rounds: int, seconds: float | None, generator: np.random.Generator) -> list[float]:
-        """Return the breakpoints, ascending, of a run of so many rounds and seconds (None: no limit).
+        """Return the breakpoints, ascending, in the `unit` of the law, of a run of `rounds` and `seconds` (None: no limit).
 
         Raises:
             ParameterError: the fields contradict each other, or the breakpoints do not fit into the run.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.errors import ParameterError
-from models.peers.mixing import given, max_degree, metropolis, uniform
+from models.peers.mixing import max_degree, metropolis, stated_weights, uniform
 from models.peers.regular import exponential, hypercube, ring, star, torus
 from models.peers.topologies import complete, grid
 from tests.helpers.mixing import keeps_mean, second_modulus
@@ -35,7 +35,7 @@ def test_the_second_modulus_of_directed_graphs_is_the_known_one(graph, strides, 
     # Peer i hears from i - s for each stride s, and gives all of them and itself the same weight.
     share = np.eye(16) / (len(strides) + 1)
     weights = sum((np.roll(share, stride, axis=0) for stride in strides), share)
-    assert second_modulus(given(graph=graph(clients=16), weights=weights.tolist())) == pytest.approx(modulus, abs=1e-9)
+    assert second_modulus(stated_weights(graph=graph(clients=16), weights=weights.tolist())) == pytest.approx(modulus, abs=1e-9)
 
 
 def test_a_path_of_three_by_hand():
@@ -69,7 +69,7 @@ def test_disagreement_shrinks_at_least_by_the_second_modulus(name):
 
 def test_given_weights_are_taken_as_they_are():
     weights = [[0.5, 0.5, 0.0], [0.25, 0.5, 0.25], [0.0, 0.5, 0.5]]
-    assert given(graph=grid(clients=3, rows=1), weights=weights).matrix().tolist() == weights
+    assert stated_weights(graph=grid(clients=3, rows=1), weights=weights).matrix().tolist() == weights
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_given_weights_are_taken_as_they_are():
 )
 def test_weights_that_are_no_mixing_are_refused(weights, told):
     with pytest.raises(ParameterError, match=told):
-        given(graph=grid(clients=3, rows=1), weights=weights)
+        stated_weights(graph=grid(clients=3, rows=1), weights=weights)
