@@ -183,6 +183,7 @@ class Simulation:
                 self.ended = BY_EVENTS
             if self.ended is None and after_round is not None:
                 after_round(self)
+        # A pause at `until_round` is no end: the run may go on.
         if self.ended is None and self.server.round >= self.rounds:
             self.ended = BY_ROUNDS
 

@@ -47,6 +47,7 @@ class Absences:
         seconds); changes of clients that are away are among them.
         """
         for clients, times_s in self.inner.changes(now_s, draws):
+            # Receivers of a change read `on`, which must show the presence of that time, not of `now_s`.
             self._refresh()
             yield clients, times_s
         self._refresh()

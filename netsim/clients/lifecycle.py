@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 _EVER = float("inf")
 
+# A step needs one entry of the clock: its end, or the departure of its client if that is earlier. Entries cannot be taken back.
+# So each update remembers time and number of its valid call (`due_s`, `call_number`), and `_on_due` ignores every other call.
+# Whatever reschedules a step sets both, or the step would end twice.
+
 
 class UpdateLifecycle:
     """Runs the steps of updates over `medium` (links, work and draws of the clients), by events.
@@ -159,6 +163,7 @@ class UpdateLifecycle:
         # Ignore stale calls: the wait ended, the step was timed again, or the attempt was cut.
         if update.due_s != now or update.call_number != self.clock.calling:
             return
+        # Presence is [comes, goes): a step that would end at the very moment of leaving does not end.
         if now == update.departure_s:
             self.leave(update, now)
         else:

@@ -245,6 +245,7 @@ class ClientPool(Tallies):
         if medium.outages is not None:
             # Outages before the oldest phase under way can no longer hit a transmission.
             medium.outages.forget(min((update.phase_start_s for update in self.alive_now.values()), default=now))
+        # Random numbers are addressed by (round, client), so the order of draws changes nothing.
         send = SendDraws.draw(medium, draw_round, now, chosen)
         models = None
         # Try the fast form first. If an attempt cannot be foreseen, all attempts in flight go by events from here.
@@ -276,6 +277,7 @@ class ClientPool(Tallies):
         channels = self.life.serving.channels(chosen)
         departures = self.presence.next_change_s[chosen].tolist()
         last = self.last_delivery[chosen].tolist()
+        # Without live updates, as in most rounds, all chosen clients are new.
         new_clients = clients if not alive else [client for client in clients if client not in alive]
         if new_clients:
             sent_to = chosen if len(new_clients) == len(clients) else np.array(new_clients, np.int64)
@@ -300,6 +302,7 @@ class ClientPool(Tallies):
             in_flight[client] = update
             selections[client] += 1
             updates.append(update)
+        # Count before anything is sent: an attempt without durations may end within `_send_models`, and listeners read counts.
         self.busy[chosen] = True
         self.started, self.models_sent = self.started + len(updates), self.models_sent + len(new_clients)
         self._send_models(round, new_clients, updates, holders)
@@ -408,6 +411,7 @@ class ClientPool(Tallies):
 
     def _on_end(self, update: Update) -> None:
         """Handle the end of an attempt: count it, free its client, forget an update that is not kept, and call the listeners."""
+        # Listeners come last: they may begin the client's next attempt, and must find it idle and counted.
         client = update.client
         self.count_end(update)
         del self._in_flight[client]
@@ -485,6 +489,7 @@ class ClientPool(Tallies):
 
     def load_state_dict(self, state: State) -> None:
         """Restore the state. The next events of updates are scheduled in the saved order, which decides ties."""
+        # Presence and batteries before updates, which read them as they resume.
         self.load_tallies(state)
         self.alive_now, self._in_flight = {}, {}
         self.life.load_counts(state)

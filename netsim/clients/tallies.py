@@ -68,6 +68,7 @@ class Tallies:
             for outcome, number in zip(self.ended, np.bincount(outcomes, minlength=len(OUTCOMES)).tolist(), strict=True):
                 self.ended[outcome] += number
             delivered = outcomes == DELIVERED
+        # Attempts are in the order of ends, so of two deliveries of a client the later one is written last.
         clients = ended.counts[CLIENT, delivered]
         self.last_delivery[clients] = ended.counts[ROUND, delivered]
         self.last_delivery_s[clients] = ended.times[END, delivered]

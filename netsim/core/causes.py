@@ -95,6 +95,8 @@ class Causes(StateFields):
         """
         clock = self._clock
         self.ended, self.ended_s = attempt.number, clock.now
+        # Compare the numbers of entries first: mostly listeners schedule no call, and asking for the next number takes longer. No
+        # entry leaves the clock meanwhile.
         pending_before = clock.pending()
         for listen in listeners:
             listen(attempt)
@@ -133,6 +135,7 @@ class Causes(StateFields):
 
     def latest(self) -> Cause:
         """Return the event of this instant: a round opens, or an attempt ends. Without one, the cause is the clock."""
+        # If an end and an opening share this instant, the opening is the later one: the end has closed the round before.
         now = self._clock.now
         if self.opened_s == now:
             return Cause(OPEN, self.opened)

@@ -19,6 +19,11 @@ from simpy.events import EventPriority
 
 from netsim.core.errors import ParameterError
 
+# The order of events at one instant, on which every tie in a run depends:
+# 1. BEFORE_ALL: acts of a script, which hold for everything else of the instant.
+# 2. FIRST: what ends or leaves: flows, bytes on carriers, clients that move. What ends now does not meet what begins now.
+# 3. NORMAL: ends of steps, arrivals of messages, beginnings.
+# 4. LAST: what must see the whole instant: deadlines (an update exactly at the deadline is in time), closes, new rates of flows.
 BEFORE_ALL, FIRST, NORMAL, LAST = -1, 0, 1, 2
 """Priorities among events of one instant; within a priority they fire in scheduling order. BEFORE_ALL is a script's alone."""
 ResultT = TypeVar("ResultT")
@@ -93,6 +98,7 @@ class Clock(Environment):
 
     def reserve(self, count: int) -> int:
         """Reserve the numbers of `count` calls that `call_numbered` makes later; return the first of them."""
+        # `_eid` is SimPy's counter of events. Reading it uses up a number, so begin a new one there.
         first = next(self._eid)
         self._eid = itertools.count(first + count)
         return first
@@ -172,6 +178,7 @@ class Clock(Environment):
 
     def _run_before(self, place: tuple[float, int, int]) -> None:
         """Process all entries that come before `place` (time, priority, number)."""
+        # Tuples compare entry by entry, and numbers differ, so functions and payloads are never compared.
         queue: Any = self._queue
         while queue and queue[0] < place:
             if queue[0][2] >= self.event_limit:

@@ -115,6 +115,11 @@ def look_follows_end(rule: ClosingRule, state: RoundState) -> bool:
     return bool(rule.next_look_s(replace(state, now_s=state.now_s + _LATER_S)) != rule.next_look_s(state))
 
 
+# How all ends are folded at once. After j ends the round is in state j, until the next end: n + 1 states, with at most one look
+# in each. One array call finds the first end that closes the round, a second one the looks before that end which close it. If
+# there are such looks, the first of them is the close.
+
+
 def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: BoolArray) -> Close | None:
     """Return the close of a round that opens at `start_s` by `rule`, given all its ends; None if it never closes.
 

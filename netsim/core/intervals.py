@@ -62,6 +62,7 @@ class Intervals(StateFields):
     def overlap(self, start_s: float, end_s: float) -> bool:
         """Return True if an interval meets [start_s, end_s), or start_s if the two are equal."""
         starts = self._starts
-        # Look at the last interval that begins before the end (or at the instant, if start and end are equal).
+        # Intervals are disjoint and ascending, so only the last that begins before the end (or at the instant, if start and end
+        # are equal) can reach beyond the start.
         last = (bisect_left(starts, end_s) if end_s > start_s else bisect_right(starts, start_s)) - 1
         return last >= 0 and self._ends[last] > start_s

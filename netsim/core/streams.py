@@ -57,9 +57,11 @@ class Stream:
 
     def _position(self, index: int, block: int) -> None:
         """Move the generator to `block` (four draws) of the sequence at `index`."""
+        # The counter has four words. Philox counts up the lowest one by itself, so draws of one index never reach the next.
         self._counter[0] = block
         self._counter[1] = index & _WORD
         self._counter[2] = index >> 64
+        # Setting the state also drops numbers left in the buffer (`buffer_pos` 4) from the position before.
         self._philox.state = self._state
 
     def uniforms(self, index: int, size: int) -> FloatArray:
@@ -73,6 +75,7 @@ class Stream:
             return self.uniforms(index, size)[entities]
         out = np.empty(len(entities))
         for i, entity in enumerate(entities.tolist()):
+            # Philox makes blocks of four numbers. The upper 53 bits become the float, as in NumPy's `Generator.random`.
             block, lane = divmod(entity, 4)
             self._position(index, block)
             raw = cast("IntArray", self._philox.random_raw(4))

@@ -22,6 +22,7 @@ def column(values: list[Any] | NDArray[Any], kind: pa.DataType) -> pa.Array:
     None and NaN, which stand for "not reached" and "not measured" in the engine, become nulls. Raises TypeError for a value of
     another type, OverflowError for a value that does not fit.
     """
+    # Fast path: many columns are null throughout a run.
     if isinstance(values, list) and values and values[0] is None and values.count(None) == len(values):
         return pa.nulls(len(values), kind)
     if pa.types.is_dictionary(kind):
@@ -57,6 +58,7 @@ def words_at(places: NDArray[np.int64], words: Sequence[str], kind: pa.DataType)
 
     The result equals that of `column`: its dictionary has the words that occur, in order of appearance.
     """
+    # Sort the words that occur by their first appearance.
     distinct, first = np.unique(places, return_index=True)
     used = distinct[np.argsort(first)]
     used = used[used >= 0]

@@ -119,6 +119,7 @@ class TableRows:
         They have the length that rows added one by one would have given, so that files are equal.
         """
         rows = self._blocks[0].append_tables(self._blocks[1:])
+        # The first group is completed by rows that are tables already, so it takes fewer of the blocks.
         first, last = 0, self._full // len(self.schema)
         while last <= len(rows):
             self._blocks, self._in_blocks = [rows.piece(first, last)], last - first

@@ -153,6 +153,8 @@ class Table:
             digest = self._finish()
             self._begun.replace(self._piece(len(self._digests)))
             self._digests.append(digest)
+        # Rows since the last full row group go into the checkpoint itself, not into a piece: row groups of the complete file must
+        # have the same lengths as without checkpoints.
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.rows.schema) as stream:
             stream.write_table(self.rows.waiting())

@@ -108,6 +108,7 @@ class Batteries:
 
         A time must not lie before an earlier change of the same client.
         """
+        # Events before the change belong to the old line, also one at the very time of the change.
         while (due := clients[self.next_s[clients] <= times_s]).size:
             self._process_next_events(due)
         self.level_j[clients] = self.charge_j(clients, times_s)
@@ -132,6 +133,7 @@ class Batteries:
         if slope > 0.0 and level >= capacity:
             slope = 0.0
         cross_s = empty_s = _EVER
+        # A quotient only changes its sign with its divisor, so these are the same bits as in `_begin_pieces`.
         if slope < 0.0:
             empty_s = now_s - level / slope
             if level > threshold:
@@ -149,6 +151,7 @@ class Batteries:
 
     def _process_next_events(self, clients: IntArray) -> None:
         """Process the next event of each of `clients` (n,): its battery runs empty, or its charge meets the threshold."""
+        # A falling charge meets the threshold, which is above 0, before it is empty; of two equal times the crossing is first.
         meets_threshold = self.cross_s[clients] <= self.empty_s[clients]
         crossing, emptied = clients[meets_threshold], clients[~meets_threshold]
         if emptied.size:
@@ -182,6 +185,7 @@ class Batteries:
         the fast path for one client; both must compute the same bits.
         """
         level, capacity, threshold = self.level_j[clients], self.capacity_j[clients], self.threshold_j[clients]
+        # Switch off first: a client that is off draws nothing, so its line rises or is flat.
         dies = (level <= 0) & ~self.dead[clients]
         if dies.any():
             self.ran_empty += int(np.count_nonzero(dies))

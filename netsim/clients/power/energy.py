@@ -199,6 +199,7 @@ class Energy:
         watts = np.where(self._present[clients], powers.idle_w[clients], powers.off_w[clients])
         if self.batteries is not None:
             watts[self.batteries.dead[clients]] = 0.0
+        # Both accounts at the same time: the integral adds the change of power, the sum closes the piece at the old power.
         before = self._base_w[clients]
         self.integral.changes(IDLE, watts - before, times_s)
         self._base_j[clients] += before * (times_s - self._base_s[clients])
@@ -241,7 +242,8 @@ class Energy:
             self.account(attempt, now)
         attempt.drawing = state
         attempt.metered_s = now
-        # Outside of phases `_rebase` sets the power of a client; it does not know of phases.
+        # Outside of phases `_rebase` sets the power of a client; it does not know of phases. So going from IDLE to a phase takes
+        # the idle power off here, and going back adds it. Two calls of `PowerIntegral.change`, written out for speed.
         old, new, elapsed_s = watts[before], watts[state], now - self.integral.anchor_s
         pending_w[before].append(-old)
         pending_w[state].append(new)

@@ -68,6 +68,7 @@ class PowerIntegral:
 
     def joules(self, now_s: float) -> list[float]:
         """Return the joules of each state up to `now_s`, which becomes the anchor. Changes before it may still be reported."""
+        # First the changes that were reported, then those that were planned and have come.
         for sums, reported in ((self.watts, self.pending_w), (self.offset_j, self.pending_j)):
             for state, changes in enumerate(reported):
                 sums[state] += fsum(changes)
@@ -79,6 +80,7 @@ class PowerIntegral:
             if not due.all():
                 waiting.append((state, watts[~due], times_s[~due]))
         self._planned = waiting
+        # Close the piece since the last reading, and count from now on: products with small times lose fewer digits.
         elapsed_s = now_s - self.anchor_s
         for state, (watts_now, offset) in enumerate(zip(self.watts, self.offset_j, strict=True)):
             self._joules[state] += watts_now * elapsed_s - offset

@@ -55,7 +55,8 @@ class Access(Step):
 
     def release(self, update: Update, now: float) -> None:
         """End the transmission of `update`, and begin that of the next in its queue."""
-        # At one instant a departure comes before a beginning: a client that leaves now passes its turn on.
+        # At one instant a departure comes before a beginning: a client that leaves now passes its turn on. It is taken out of the
+        # queue by the end of its attempt, so the loop sees the next one.
         while (following := self._access.next_after(update)) is not None and following.departure_s <= now:
             following.queued_by.yield_turn(following, now)
         following = self._access.end(update, delivered=update.outcome == "delivered")

@@ -83,7 +83,8 @@ class Compute(Step):
             samples, taken = work.amounts(forecast.clients, steps)
             counts[SAMPLES], counts[STEPS] = np.asarray(samples), np.asarray(taken)
         compute, sample = forecast.model_draws.compute, forecast.model_draws.sample
-        # Seconds (n,) that the trainings last; None while no part of the time is known to differ from zero.
+        # Seconds (n,) that the trainings last; None while no part of the time is known to differ from zero. The parts are added
+        # in the order of `begin`, because sums of floats depend on their order.
         lasts_s: Any = None
         if not compute.certain:
             lasts_s = compute.each_at(starts_s)

@@ -164,6 +164,7 @@ class Transfer(Step):
         row, counts = self._row, forecast.counts
         starts_s = forecast.begin(row)
         counts[self._bytes_row] = self._size[forecast.clients] if self._size.ndim else self._size
+        # Attempts that have ended before (start NaN) send nothing.
         if not forecast.all_arrive:
             counts[self._bytes_row, np.isnan(starts_s)] = 0
         delay, survival = self._delay(forecast), self._survival(forecast)

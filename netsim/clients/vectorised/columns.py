@@ -155,6 +155,7 @@ class Columns:
         """
         assert self.phases is not None
         times, counts = self.times, self.counts
+        # None, not zeros, if nothing is accounted for yet: `report` then has a faster path.
         reported = counts[METERED] if counts[METERED].any() else None
         leave_s = times[END] if ended else None
         counts[METERED] = self.phases.report(counts[CLIENT], times[DOWN_START : UP_END + 1], leave_s, reported, until_s)

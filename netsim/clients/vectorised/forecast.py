@@ -98,6 +98,7 @@ class Forecast:
         """
         counts, times = self.counts, self.times
         sent, starts_s, ends_s = counts[ARRIVES] == 1, times[row], times[row + 1]
+        # Of several causes of one loss the last is kept: they come in rising order of precedence.
         for lost, cause in causes_of_losses(sent, survives, outages, counts[CLIENT], starts_s, ends_s):
             counts[OUTCOME, lost], counts[CAUSE, lost], counts[ARRIVES, lost] = LOST, self._causes.index(cause), 0
         self.all_arrive = self.all_arrive and bool((counts[ARRIVES] == 1).all())
@@ -105,4 +106,5 @@ class Forecast:
     def end(self) -> None:
         """Set the end of each attempt to the end of its last step."""
         times = self.times
+        # The maximum ignores NaN, which stands for steps that were not reached.
         times[END] = times[_LAST_END] if self.all_arrive else np.fmax.reduce(times[_ENDS])

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 
 _EVER = float("inf")
 
+# Attempts that share no link and no queue do not affect each other. So the whole life of each is known as it begins: its draws
+# are addressed, and each step ends at its start plus a duration. One pass over the steps computes a row of starts and a row of
+# ends for all attempts. If a step cannot be foreseen (its law changes before one of the starts), it returns False, and the whole
+# round goes by events. Only the new arrays have been changed then.
+
 
 class Foreseen:
     """Executor that computes the columns of attempts (`netsim.clients.vectorised.columns`) by the steps of `recipe`.
@@ -80,6 +85,7 @@ class Foreseen:
         self._counts[[ROUND, AFTER]], self._counts[VERSION] = models.round, version
         counts[:] = self._counts
         counts[CLIENT], counts[PLACE], counts[AGE] = chosen, self.places(count), ages
+        # All rows begin as the start of the attempt: `Forecast.begin` copies nothing while no step has taken time.
         times[:] = models.started_s if begins_s is None else begins_s
         times[EPSILON : LEAK + 1] = np.nan
         times[AWAY] = _EVER if away_s is None else away_s

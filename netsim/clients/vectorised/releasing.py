@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from netsim.core.protocols import IntArray
 
 _STARTS = [start_row(stage) for stage in STAGES]
+_ENDS = [row + 1 for row in _STARTS]
+"""Rows of `times` in which the stages start and end."""
 
 
 class Released(NamedTuple):
@@ -57,22 +59,29 @@ def release_attempts(
     Nothing is put on the clock: the caller does that. `draws`: random numbers by round in which the attempts began.
     """
     step_of = {step.phase: step for step in recipe.steps}
-    counts = attempts.counts
-    attempts = attempts.take(np.lexsort((counts[PLACE], counts[ROUND])))
+    by_round_and_place = np.lexsort((attempts.counts[PLACE], attempts.counts[ROUND]))
+    attempts = attempts.take(by_round_and_place)
     cut = attempts.cut_at(now_s)
-    starts = cut.times[_STARTS]
-    # Index of the present stage of each attempt: a stage that has not begun starts at NaN.
-    phases = np.count_nonzero(~np.isnan(starts[1:]), axis=0)
-    everyone = np.arange(len(attempts))
-    starts_s = starts[phases, everyone]
-    # The end lies ahead, so it is read from the columns that are not cut.
-    ends_s = attempts.times[[row + 1 for row in _STARTS]][phases, everyone]
-    updates = [_update_at(cut, place, draws) for place in range(len(attempts))]
-    for update, phase, start_s, end_s in zip(updates, phases.tolist(), starts_s.tolist(), ends_s.tolist(), strict=True):
-        update.phase = STAGES[phase].name
+    stages, places = _present_stages(cut), np.arange(len(attempts))
+    starts_s = cut.times[_STARTS][stages, places]
+    # The end of the present stage lies ahead: `cut` has NaN there, so read it from the columns that are not cut.
+    ends_s = attempts.times[_ENDS][stages, places]
+    updates = []
+    for place, stage, start_s, end_s in zip(places.tolist(), stages.tolist(), starts_s.tolist(), ends_s.tolist(), strict=True):
+        update = _update_at(cut, place, draws)
+        update.phase = STAGES[stage].name
         update.phase_start_s, update.due_s = start_s, end_s
         step_of[update.phase].recall(update)
+        updates.append(update)
     return Released(updates, cut.order_by_begin())
+
+
+def _present_stages(cut: Columns) -> IntArray:
+    """Return the stage (n,) that each attempt is in, as an index of STAGES. `cut`: attempts without times that lie ahead."""
+    # A stage that has not begun starts at NaN, and the first one has always begun.
+    later_starts = cut.times[_STARTS[1:]]
+    stages: IntArray = np.count_nonzero(~np.isnan(later_starts), axis=0)
+    return stages
 
 
 def _update_at(attempts: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, SendDraws]]) -> Update:

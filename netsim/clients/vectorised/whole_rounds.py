@@ -167,6 +167,7 @@ class WholeRounds:
         table = Columns(times, counts, self._foreseen.causes, pool.groups, self._phases)
         if old:
             table = self._rest().append_tables([table])
+        # Change no state of the pool before the close is known: if it is not, the caller goes by events instead.
         order = table.order_by_end()
         table = table.take(order)
         ends_s = table.times[END]
@@ -180,7 +181,7 @@ class WholeRounds:
         self._draws[round] = models, sends
         pool.count_begun(chosen)
         self._recipe.model.count(chosen)
-        # Places in the table by order of selection.
+        # Places in the table by order of selection: the inverse of the order by end.
         places = np.empty(len(chosen), np.int64)
         places[table.counts[PLACE, mine]] = mine
         return Selected(table, places, _EVER if self._simple else close.time_s)
@@ -199,8 +200,10 @@ class WholeRounds:
         last = mine.item(ended - 1) if ended else -1
         self.last_end = counts.item(NUMBER, last) if ended else None
         if not by_end:
+            # A look closes the round after everything else of its instant, so ends at that instant are in time.
             following = int(ends_s.searchsorted(closes_s, "right"))
         else:
+            # An end closes the round at once: ends that follow it at the same instant are late.
             following = last + 1
             # An update may be ready at the instant of the close, after the end that caused the close, and be sent in no time.
             # It then arrives after the server has gone on. The order of single events matters here, so arrays cannot decide.
@@ -362,6 +365,7 @@ class WholeRounds:
 
     def _end_now(self, places: IntArray, outcome: int) -> None:
         """End the attempts at `places` of `_rest()` now, in this order, with `outcome` (an index of OUTCOMES)."""
+        # Remove the attempts from the table before they are reported: a listener may read the attempts that are left.
         rest, now = self._rest(), self._pool.clock.now
         stay = np.ones(len(rest), np.bool_)
         stay[places] = False
