@@ -207,6 +207,7 @@ class ConsensusPhase:
     def _present(self, members: IntArray) -> IntArray:
         """Return the `members` (n,) that are present; all if none is."""
         present = members if self._reachable is None else members[self._reachable()[members]]
+        # A slot needs members: without one that is present, it waits for those chosen.
         return present if len(present) else members
 
     def renew(self) -> None:

@@ -144,6 +144,7 @@ class OverlayRounds:
         if self._arrived[key] < needed:
             return
         del self._arrived[key]
+        # "all" and "centre" are barriers for all nodes: the last arrival begins the round of each.
         for ready in [node] if self.waiting == "neighbours" else range(self.count):
             self._begin(ready)
 
@@ -155,6 +156,8 @@ def mean_round_s(begins: Sequence[FloatArray], period: int) -> float | None:
     repeat if, for some multiple p of `period`, all nodes begin the last round the same time after they began round last - p, and
     the same holds for the round before the last.
     """
+    # The begins follow a max-plus recursion, which repeats with some period p after finitely many rounds. Two rounds one after
+    # the other guard against a shift that is constant by chance.
     last = len(begins) - 1
     for rounds in range(period, last, period):
         since_s = begins[last] - begins[last - rounds]

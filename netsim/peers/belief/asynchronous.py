@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.network.transport.messages import links_of_edges
 from netsim.peers.belief.exchange import BeliefMath, BeliefProtocol, BeliefResult, BeliefRules
 
 if TYPE_CHECKING:
@@ -126,9 +127,9 @@ class AsynchronousBelief(BeliefProtocol):
         """Stop if no message is in flight, no client works, and no lost message waits for its link."""
         if self._outstanding or not self.live:
             return
-        cuts, address, now = self.links.cuts, self.links.graph.address, self.links.clock.now
+        cuts, links, now = self.links.cuts, links_of_edges(self.links.graph), self.links.clock.now
         # Do not wait for edges that have used up their `max_exchanges` messages.
-        waiting = {int(address[edge]) >> 1 for edge in self._not_arrived if self._sent_count[edge] < self.rules.max_exchanges}
+        waiting = {int(links[edge]) for edge in self._not_arrived if self._sent_count[edge] < self.rules.max_exchanges}
         # Wait for outages that are on now only, not for future ones.
         if all(cuts.cause(link, now, now) is None for link in waiting - cuts.down_indefinitely(now)):
             self.complete = True
@@ -136,9 +137,9 @@ class AsynchronousBelief(BeliefProtocol):
 
     def on_links_return(self, links: set[int]) -> None:
         """Send again every last message that was lost over `links`."""
-        address = self.links.graph.address
+        link_of = links_of_edges(self.links.graph)
         for edge in sorted(self._not_arrived):
-            if int(address[edge]) >> 1 in links:
+            if int(link_of[edge]) in links:
                 self._send_again(edge)
         self._check()
 

@@ -125,6 +125,8 @@ class SynchronousBelief(BeliefProtocol):
 
         Work on an exchange (`work_s`) interrupts the loop; `_on_work_done` resumes it. The last client to finish ends the run.
         """
+        # A loop, because messages may have overtaken the client: where the neighbours were faster, the messages of its next
+        # exchange are there already, and no arrival will call it again.
         done, links, size = self._done, self.links, self.rules.message_bytes
         while done[client] < self.goal:
             exchange = done[client] + 1
@@ -169,6 +171,7 @@ class SynchronousBelief(BeliefProtocol):
 
     def _finish(self) -> None:
         """Handle that all clients have finished: stop, or let all go on for another exchange if losses require it."""
+        # Without a loss the goal was computed as the exchange after which nothing changes. Losses delay that.
         rules = self.rules
         if self._given_up:
             reached = self._compute_up_to(self.goal)
@@ -197,6 +200,8 @@ class SynchronousBelief(BeliefProtocol):
         """Return the messages that each client has heard up to the last exchange that it has finished."""
         if self.complete:
             return self._result_from(self._compute_up_to(self.goal) if self._given_up else self._ideal)
+        # A deadline has cut the exchange: clients have finished different numbers of exchanges. Compute all exchanges again, and
+        # keep of each edge the message of the last exchange that its receiver has finished.
         receiver_done = np.array(self._done)[self.links.graph.target]
         iterates = Iterates(self._maths, self._fields, self.rules.damping, self.links.graph.edges)
         messages = iterates.messages.copy()

@@ -144,6 +144,7 @@ class GossipProtocol(PeerProtocol):
 
     def _update_knowledge(self, client: int, held: Known) -> None:
         """Set the knowledge of `client` to `held`; the last client to know the top m makes agreement."""
+        # Count the clients that know the top m, so that agreement is noticed at its event without a look at all clients.
         self.held[client] = held
         if not self._informed[client] and self.payload.knows_top(held, self._size):
             self._informed[client] = True

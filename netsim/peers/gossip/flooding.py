@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.network.transport.messages import links_of_edges
 from netsim.peers.gossip.exchange import GossipProtocol, Known
 from netsim.peers.protocol import ClosedForm
 
@@ -95,10 +96,10 @@ class Flooding(GossipProtocol):
         """
         cuts, now = self.links.cuts, self.links.clock.now
         lost = cuts.down_indefinitely(now)
-        for edge, address in enumerate(self.links.graph.address.tolist()):
-            link = address >> 1
+        for edge, link in enumerate(links_of_edges(self.links.graph).tolist()):
             if link in lost or not self._teaches(edge):
                 continue
+            # The message is still to come: it was not lost for good, or its link comes back, now or at the end of an outage.
             if edge not in self._given_up or link in returned or cuts.cause(link, now, now) is not None:
                 return False
         return True
@@ -107,13 +108,12 @@ class Flooding(GossipProtocol):
         """Return True if the return of links may still teach a client something. Otherwise links that return repeatedly would
         keep messages in flight, and the protocol would never end.
         """
-        # Links that return repeatedly would always have messages in flight, and the protocol would never end.
         return not (self.until_agreement and self._nothing_to_learn(returned))
 
     def on_links_return(self, links: set[int]) -> None:
         """Send the knowledge of both ends of each of `links` over it."""
-        for edge, address in enumerate(self.links.graph.address.tolist()):
-            if address >> 1 in links:
+        for edge, link in enumerate(links_of_edges(self.links.graph).tolist()):
+            if link in links:
                 # The same news may cross the link again: use draws of attempts above all resends so far.
                 self._eras[edge] = self._eras.get(edge, 0) + self.links.max_resends + 1
                 self._given_up.discard(edge)
@@ -156,6 +156,8 @@ class Flooding(GossipProtocol):
 
     def _apply_closed_form(self, times: FloatArray, end_s: float) -> None:
         """Set the state that events would have left at `end_s`; the clock must stand there."""
+        # Items spread independently of each other, so each origin is one pass over all edges. A client sends an item on as it
+        # learns it, over all edges but the one back to its giver: the sender of the message that arrived first.
         links, graph = self.links, self.links.graph
         agreed_s = self.agreement_s(times)
         self.agreed_s = agreed_s if agreed_s <= end_s else math.nan
@@ -182,6 +184,7 @@ class Flooding(GossipProtocol):
         graph = self.links.graph
         source, target = graph.source[first], graph.target[first]
         receivers, place = np.unique(target, return_index=True)
+        # Fast path: no two messages reach a client at the same time, so there are no ties to decide.
         if len(receivers) == len(first):
             return first
         givers: IntArray = first[place]

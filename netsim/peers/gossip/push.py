@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from netsim.core.clock import LAST
+from netsim.network.transport.messages import links_of_edges
 from netsim.peers.gossip.exchange import GossipMath, GossipProtocol, GossipRules
 
 if TYPE_CHECKING:
@@ -71,11 +72,12 @@ class Push(GossipProtocol):
         links_away = () if links.absences is None else links.absences.down_indefinitely(links.clock.now)
         if not links_away or self._uninformed == 0:
             return False
-        edges = enumerate(links.graph.address.tolist())
-        return not any(address >> 1 not in links_away and self._teaches(edge) for edge, address in edges)
+        edges = enumerate(links_of_edges(links.graph).tolist())
+        return not any(link not in links_away and self._teaches(edge) for edge, link in edges)
 
     def on_arrival(self, message: Message) -> None:
         """Merge the message; in push-pull, answer it."""
+        # The answer leaves out what the message brought, so compute it before the merge.
         client = self.links.targets[message.edge]
         answer = self.payload.difference(self.held[client], message.content) if self._answer is not None else None
         self._merge(client, message.content)

@@ -83,7 +83,10 @@ class AdPsgd(TrainingProtocol):
         self._queue: list[list[tuple[int, int, int]]] = [[] for _ in range(peers)]
         """Queue of requests at each peer: edge, number, model."""
 
-    # A request number n of a peer has the key 2 n, and its answer 2 n + 1.
+    # An exchange in four steps. (1) Peer i sends request number n with its model, key 2 n (`_ask_or_add_step`). (2) Peer j queues
+    # it, and answers with its own model, key 2 n + 1, once no other exchange holds it (`_answer`); from then on it is locked. (3)
+    # As the answer arrives, both models become their mean in one event, which makes the exchange atomic (`on_message`). (4) j is
+    # released: it adds the step that it held back, and answers the next request (`_release`); i adds its own step.
 
     def begin(self, peer: int) -> None:
         """Train from the present model, and answer a waiting request meanwhile."""
@@ -94,10 +97,12 @@ class AdPsgd(TrainingProtocol):
     def on_trained(self, peer: int, model: int) -> None:
         """Keep the trained model, and ask a neighbour or add the step."""
         self._trained[peer], self._ready[peer] = model, True
-        self._go_on(peer)
+        self._ask_or_add_step(peer)
 
-    def _go_on(self, peer: int) -> None:
-        """Ask a neighbour after a training, or add its step; not while `peer` is in an exchange."""
+    def _ask_or_add_step(self, peer: int) -> None:
+        """Ask a random neighbour after a training, or add the step if `peer` does not ask. Do nothing while it answers a request:
+        `_release` calls this again.
+        """
         host, edges = self.host, self.host.outgoing(peer)
         if self._answering[peer] != _NONE:
             return
@@ -123,14 +128,15 @@ class AdPsgd(TrainingProtocol):
             self._answer(peer)
             return
         model, other = self.host.model, arrival.sender
-        meant = self._asked[peer] != _NONE and number == self._number[peer]
-        if meant:
+        is_awaited = self._asked[peer] != _NONE and number == self._number[peer]
+        if is_awaited:
+            # Each side averages its present model with what it got of the other's, compressed as it may be.
             mine, theirs = int(model[peer]), int(model[other])
             model[other] = self.host.combine([theirs, int(self._theirs[other])], [0.5, 0.5])
             model[peer] = self.host.combine([mine, arrival.model], [0.5, 0.5])
             self._asked[peer] = _NONE
         self._release(other, arrival.edge)
-        if meant:
+        if is_awaited:
             self._add_step(peer)
 
     def on_lost(self, peer: int, edge: int, key: int) -> None:
@@ -146,7 +152,6 @@ class AdPsgd(TrainingProtocol):
 
     def on_leave(self, peer: int) -> None:
         """Drop the peer's own request and training; requests of other peers wait until it returns."""
-        # Requests of other peers wait until this peer returns. Its own request and its training are dropped.
         self._asked[peer], self._ready[peer] = _NONE, False
 
     def _answer(self, peer: int) -> None:
@@ -160,8 +165,9 @@ class AdPsgd(TrainingProtocol):
         """End the exchange in which `peer` has answered over `edge`."""
         if self._answering[peer] == edge:
             self._answering[peer] = _NONE
+            # Its own step before the next answer, which would hold the step back again.
             if self._ready[peer]:
-                self._go_on(peer)
+                self._ask_or_add_step(peer)
             self._answer(peer)
 
     def _add_step(self, peer: int) -> None:
@@ -169,6 +175,7 @@ class AdPsgd(TrainingProtocol):
         host, start, trained = self.host, int(self._start[peer]), int(self._trained[peer])
         self._ready[peer] = False
         present = int(host.model[peer])
+        # Present model + (trained model - model before). If no exchange came between, that is the trained model itself.
         host.finish(peer, trained if present == start else host.combine([present, trained, start], [1.0, 1.0, -1.0]))
 
     def awaited(self, peer: int) -> Sequence[int]:
@@ -195,6 +202,7 @@ def _first_half(host: Host) -> BoolArray:
     for first in range(peers):
         if half[first] != _NONE:
             continue
+        # Breadth-first search of one connected piece: neighbours are in different halves. The list grows while it is read.
         half[first], reached = 1, [first]
         for peer in reached:
             for edge in host.neighbours[peer]:

@@ -71,9 +71,11 @@ class Barrier(StateFields):
         """Remove and return (models of `round` by edge, leftovers of earlier rounds as (edge, model))."""
         arrived = self._arrived[peer]
         taken = arrived.pop(round, {})
-        late = [one for key in sorted(arrived) if key < round for one in arrived.pop(key).items()] if arrived else []
+        # Earlier rounds in their order, so that sums of late models do not depend on the order of arrival.
+        earlier_rounds = sorted(key for key in arrived if key < round) if arrived else []
+        leftovers = [edge_and_model for key in earlier_rounds for edge_and_model in arrived.pop(key).items()]
         self._timed_out[peer] = False
-        return taken, late
+        return taken, leftovers
 
     def models(self) -> Iterable[int]:
         """Return the models that are kept."""

@@ -77,7 +77,11 @@ class Choco(ExchangeProtocol):
         """(K,) public copy v of each peer's model, kept by the peer."""
         first, sources = host.model.tolist(), host.graph.source.tolist()
         self._around: IntArray = np.array(
-            [host.combine([first[sources[edge]] for edge in one.incoming], one.weights) for one in self._exchanges], np.int64
+            [
+                host.combine([first[sources[edge]] for edge in exchange.incoming], exchange.weights)
+                for exchange in self._exchanges
+            ],
+            np.int64,
         )
         """(K,) weighted sum of the public copies of each peer's neighbours."""
 
@@ -87,6 +91,7 @@ class Choco(ExchangeProtocol):
 
     def send(self, peer: int, round: int, model: int) -> None:
         """Send the difference of `model` to the public copy, and add to the copy what receivers get of it."""
+        # Add what receivers get, not the difference itself: the own copy must stay equal to theirs.
         host, public = self.host, int(self._public[peer])
         difference = host.combine([model, public], [1.0, -1.0])
         arriving = host.send_model(peer, self._exchanges[peer].outgoing, round, difference)
@@ -97,6 +102,7 @@ class Choco(ExchangeProtocol):
         them.
         """
         self._add(peer, arrived)
+        # x = y + gamma (sum_j W_ij v_j - (1 - W_ii) v_i), since the weights of the neighbours sum to 1 - W_ii.
         own = self._exchanges[peer].own
         gamma, around = self.gamma, int(self._around[peer])
         return [model, around, int(self._public[peer])], [1.0, gamma, gamma * (own - 1.0)]

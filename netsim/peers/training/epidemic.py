@@ -96,6 +96,7 @@ class Epidemic(ExchangeProtocol):
         incoming: list[list[int]] = [[] for _ in range(peers)]
         for first, other in self._regular_graph(peers, self.targets, seed):
             for source, target in ((first, other), (other, first)):
+                # Edges are sorted by (target, source): each target has peers - 1 sources, all but itself.
                 incoming[target].append(target * (peers - 1) + source - (source > target))
         return [sorted(edges) for edges in incoming]
 
@@ -119,7 +120,6 @@ class Epidemic(ExchangeProtocol):
         self, round: int, begins_s: FloatArray, trained_s: FloatArray, arrivals_s: Callable[[IntArray, FloatArray], FloatArray]
     ) -> FloatArray | None:
         """Return when peers finish the round for the variant oracle; None for local, where not every edge carries a model."""
-        # Not every edge carries a model.
         return super().foresee(round, begins_s, trained_s, arrivals_s) if self.variant == "oracle" else None
 
     def mix(self, peer: int, round: int, model: int, arrived: dict[int, int]) -> tuple[list[int], list[float]]:

@@ -157,9 +157,10 @@ class ExchangeProtocol(TrainingProtocol):
 
     def _wait(self, peer: int, round: int) -> None:
         """Wait for the neighbours of `peer`, whose training of its own `round` is over."""
+        # The timer first: combining begins the next round, which may set a timer of its own.
         if self.timeout_s is not None:
             self.host.call_in(self.timeout_s, peer, round)
-        self._go_on(peer, round)
+        self._combine_if_open(peer, round)
 
     def on_message(self, arrival: Arrival) -> None:
         """Keep a model of the present or a later round, and go on if it was the last one needed."""
@@ -168,26 +169,27 @@ class ExchangeProtocol(TrainingProtocol):
         if not self._barrier.add(arrival, round):
             self.on_late(peer, arrival.edge, arrival.model)
         elif self._ready[peer]:
-            self._go_on(peer, round)
+            self._combine_if_open(peer, round)
 
     def on_timer(self, peer: int, key: int) -> None:
         """Go on without the models that are missing."""
         if self._ready[peer] and key == self.host.round[peer]:
             self._barrier.time_out(peer)
-            self._go_on(peer, key)
+            self._combine_if_open(peer, key)
 
-    def _go_on(self, peer: int, round: int) -> None:
-        """Combine the models of a `peer` that is ready in its own `round`, if it need not wait any longer."""
+    def _combine_if_open(self, peer: int, round: int) -> None:
+        """Combine the models of a `peer` that is ready in its own `round`, and finish the round, if its barrier is open."""
         host = self.host
         if not self._barrier.is_open(peer, round, len(self.exchange(peer, round).incoming) - self.backup):
             return
+        # Late models first: protocols that add them (`PushSum`, `Choco`) do so before this round is combined.
         arrived, late = self._barrier.take(peer, round)
         for edge, model in late:
             self.on_late(peer, edge, model)
         self._ready[peer] = False
         models, weights = self.mix(peer, round, self._own[peer], arrived)
         if not self._trains_first:
-            # The step of the local training is added to the combined models.
+            # Add the step of the local training, trained model less the model before, to the combined models.
             models += [self._trained[peer], self._own[peer]]
             weights += [1.0, -1.0]
         self._own[peer] = self._trained[peer] = combined = host.combine(models, weights)

@@ -113,6 +113,8 @@ class GossipLearning(TrainingProtocol):
 
     def on_trained(self, peer: int, model: int) -> None:
         """Finish the own round with the trained model, and set its age by the variant."""
+        # Four cases: the first training of all (nothing was received); a training of the model that arrived, or of the merged
+        # one; the first and the second training of update-merge.
         host, received, own = self.host, self._received[peer], self._own[peer]
         self._busy[peer] = False
         received_age = 0 if received is None else received[1]
@@ -143,7 +145,6 @@ class GossipLearning(TrainingProtocol):
 
     def on_leave(self, peer: int) -> None:
         """Stop timer and training; the models that wait are kept."""
-        # What it was training is lost; what waits is kept.
         self._timed[peer] = self._busy[peer] = False
         self._received[peer] = self._own[peer] = None
 

@@ -78,8 +78,8 @@ class Matcha(ExchangeProtocol):
             reason = "needs a connected graph: disagreement of its pieces never shrinks; add links to peers.topology"
             raise ParameterError("kind", "matcha", reason)
         self._step, self._probabilities = drawn.step, drawn.probabilities.tolist()
-        number = {pair: matching for matching, group in enumerate(drawn.groups) for pair in group}
-        self._matching = [number[min(pair), max(pair)] for pair in ends]
+        matching_of = {pair: matching for matching, group in enumerate(drawn.groups) for pair in group}
+        self._matching = [matching_of[min(pair), max(pair)] for pair in ends]
         """(E,) matching of each edge."""
         self._reverse: list[int] = graph.reverse.tolist()
         self._drawn = lru_cache(_KEPT_ROUNDS)(self._draw)

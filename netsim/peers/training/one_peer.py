@@ -40,6 +40,7 @@ class OnePeer(ExchangeProtocol):
             sources = (peers - (1 << power)) % graph.clients
             wanted = peers * graph.clients + sources
             places = np.searchsorted(keys, wanted)
+            # The search returns len(keys) for a key above all others: look at the last one then, which differs.
             missing = np.flatnonzero(keys[np.minimum(places, len(keys) - 1)] != wanted) if len(keys) else peers
             if missing.size:
                 peer = int(missing[0])
@@ -52,5 +53,6 @@ class OnePeer(ExchangeProtocol):
         if not self._incoming:
             return Exchange([], [], [], 1.0)
         power = (round - 1) % len(self._incoming)
+        # The edge that leaves the peer is the one into the peer that lies a stride ahead.
         edges = self._incoming[power]
         return Exchange([edges[(peer + (1 << power)) % len(edges)]], [edges[peer]], [0.5], 0.5)

@@ -48,7 +48,7 @@ class PushSum(ExchangeProtocol):
     def begin(self, peer: int) -> None:
         """Begin an own round. A part kept in a round that was not combined, because the peer was away, counts as late."""
         if self._ready[peer] and self._sent[peer] != self.host.round[peer]:
-            # The peer was away and did not combine that round: add the part that it kept then to this round.
+            # Without the part that it kept then, the sum over all peers would not be kept.
             self._late[peer].append((int(self._part[peer]), float(self._weight[peer])))
             self._weight[peer] = 0.0
         super().begin(peer)
@@ -83,6 +83,7 @@ class PushSum(ExchangeProtocol):
         parts = [(int(self._part[peer]), float(self._weight[peer])), *self._late[peer]]
         parts += [(arrived[edge], weights.pop((round, edge))) for edge in sorted(arrived)]
         self._late[peer] = []
+        # The new sum is that of all parts; dividing each by the new weight w gives the model x / w.
         self._weight[peer] = total = sum(weight for _, weight in parts)
         return [part for part, _ in parts], [1.0 / total] * len(parts)
 
