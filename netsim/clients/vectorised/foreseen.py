@@ -61,7 +61,7 @@ class Foreseen:
         self._counts[[SAMPLES, STEPS, CAUSE]] = -1
         self._counts[ARRIVES], self._counts[OUTCOME] = 1, DELIVERED
 
-    def lives(
+    def foresee(
         self,
         *,
         chosen: IntArray,

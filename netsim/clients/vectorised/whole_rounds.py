@@ -151,7 +151,7 @@ class WholeRounds:
         Return None and do nothing if some attempt, or the close of the round, cannot be foreseen now.
         """
         pool, old = self._pool, self.left
-        known = self._foreseen.lives(
+        known = self._foreseen.foresee(
             chosen=chosen,
             version=version,
             steps=steps,
@@ -220,8 +220,10 @@ class WholeRounds:
             counts[OUTCOME, late] = LATE
         return _Close(closes_s, following)
 
-    def lives(self, round: int, begins_s: FloatArray) -> tuple[Columns, tuple[ModelDraws, SendDraws]] | None:
-        """Return an attempt in `round` of each of the K clients, which begins at `begins_s` (K,), to its end, and the draws.
+    def foresee_attempts(
+        self, round: int, begins_s: FloatArray
+    ) -> tuple[Columns, tuple[ModelDraws, SendDraws]] | None:
+        """Return (an attempt in `round` of each of the K clients, from `begins_s` (K,) to its end; their draws).
 
         None if an attempt cannot be foreseen now. For peers, each of which begins rounds by itself
         (`netsim.servers.kinds.peer_rounds`). The attempts are counted only when they `join`.
@@ -229,7 +231,7 @@ class WholeRounds:
         pool, everyone = self._pool, self._foreseen.places(len(begins_s))
         medium, now = pool.medium, pool.clock.now
         models, sends = ModelDraws.draw(medium, round, now, everyone), SendDraws.draw(medium, round, now, everyone)
-        known = self._foreseen.lives(
+        known = self._foreseen.foresee(
             chosen=everyone,
             version=0,
             steps=medium.work.plan_steps(round, everyone),
@@ -244,8 +246,8 @@ class WholeRounds:
         return Columns(known.times, known.counts, self._foreseen.causes, pool.groups, self._phases), (models, sends)
 
     def join(self, begun: Columns, draws: dict[int, tuple[ModelDraws, SendDraws]]) -> None:
-        """Count and take over attempts of `lives` that have begun by now. `draws`: by round, of all attempts in flight, in
-        place of those kept so far.
+        """Count and take over attempts of `foresee_attempts` that have begun by now. `draws`: by round, of all attempts in
+        flight, in place of those kept so far.
         """
         table = self._rest().append_tables([begun]) if self.left else begun
         self._table = table.take(table.order_by_end())

@@ -119,6 +119,7 @@ class Ages(Instrument):
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return `sum_age`, `age_variance` and `oracle_sum_age`; set `age_after_rounds` and `age_after_s` of each attempt."""
+        # Lists, because with few clients a single operation on an array costs more than a loop over all.
         pool = self.pool
         next_round = closed.number + 1
         ages = [next_round - last for last in pool.last_delivery.tolist()]
@@ -127,7 +128,7 @@ class Ages(Instrument):
             update.age_after_rounds = ages[update.client]
             update.age_after_s = closed.end_s - last_s[update.client]
         total, squares = sum(ages), sum([age * age for age in ages])
-        # Integers up to the last division, so that the sum of squares is exact.
+        # The sum of (age - mean)^2 is sum(age^2) - total^2 / K. Integers up to the last division keep it exact.
         variance = (pool.count * squares - total * total) / pool.count
         return {"sum_age": total, "age_variance": variance, "oracle_sum_age": self._oracle}
 

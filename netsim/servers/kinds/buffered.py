@@ -103,6 +103,8 @@ class KeepAtWork(StateFields, Dispatch):
 
     def refill(self) -> None:
         """Let the policy choose until enough clients are at work, or no client is left to choose."""
+        # Ask again while places are free: a policy may fill fewer places than it is offered, and an attempt without durations
+        # ends within `start`.
         pool = self.pool
         while (free := self.concurrency - len(pool.in_flight) - self._kept_empty) > 0:
             selectable = pool.selectable(busy_too=False) & ~self._excluded
@@ -192,6 +194,7 @@ class BufferFull(EndsOfRound):
     def wait(self) -> Process[None]:
         """Wait until a model is due; keep clients at work meanwhile."""
         pool = self.pool
+        # Each pass handles all ends of one instant: close, or fill free places, or give up; then sleep until something changes.
         while not self._may_close():
             self.dispatch.refill()
             if not pool.in_flight:
@@ -208,7 +211,7 @@ class BufferFull(EndsOfRound):
 
     def _may_close(self) -> bool:
         """Return True if a model is due and the staleness rule lets the round close."""
-        if not self.pacing.due(self.ends):
+        if not self.pacing.is_due(self.ends):
             return False
         may_close = self.rule.may_close(self._number)
         self._waited = self._waited or not may_close
@@ -226,6 +229,7 @@ class BufferFull(EndsOfRound):
 
         All of them if the round waited for old updates, or if one left over would be too old for the next model.
         """
+        # Clients whose updates are too old are notified before the next round begins new ones.
         self.rule.on_close(self._number)
         count = self.pacing.count_taken(self.ends)
         if self._waited or self.rule.too_old(self._number, self.ends[count:]):

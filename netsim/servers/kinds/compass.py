@@ -100,7 +100,8 @@ class BySteps(StateFields, Dispatch):
         now, scheduler = self.pool.clock.now, self.scheduler
         self._begun[clients] = True
         steps = dict.fromkeys(clients.tolist(), 0)
-        # The fastest first. Clients of unknown speed get all steps.
+        # The fastest first: slower clients can join its group with fewer steps, while it would need more steps than allowed to
+        # join theirs. NaN, an unknown speed, sorts last; such clients get all steps and no group.
         for client in clients[np.argsort(scheduler.step_s[clients], kind="stable")].tolist():
             scheduler.group_of.pop(client, None)
             steps[client], group = scheduler.assign(client, now)
@@ -153,6 +154,7 @@ class GroupComplete(EndsOfRound):
         pool = self.pool
         while not self._ready:
             self.dispatch.refill()
+            # Updates without durations may have arrived within `refill`.
             if self._ready:
                 return
             if not pool.in_flight:
@@ -161,6 +163,7 @@ class GroupComplete(EndsOfRound):
                     self._ready.append(self._late)
                     self._late = []
                     return
+                # No update can come any more, and some were lost: close without a model, so that their clients may begin again.
                 if any(end.censored for end in self.ends):
                     return
                 if not pool.ever_selectable().any():
@@ -213,11 +216,13 @@ class GroupComplete(EndsOfRound):
 
         The clients of these updates wait no longer.
         """
+        # One model a round: if several are ready, the next rounds close at once.
         batch = set(self._ready.pop(0)) if self._ready else set()
         collected: list[Attempt] = []
         kept: list[Attempt] = []
         for end in self.ends:
-            (collected if end.censored or (end.client, end.begun_round) in batch else kept).append(end)
+            enters_model = (end.client, end.begun_round) in batch
+            (collected if end.censored or enters_model else kept).append(end)
         self.ends = kept
         waiting = self.dispatch.waiting
         for client, begun_round in batch:

@@ -166,7 +166,7 @@ class Messages:
                 self._queues.setdefault(client, deque()).append(message)
             elif (asks_s := self._next_ask_s(client)) > now:
                 self._queues.setdefault(client, deque()).append(message)
-                self.pool.clock.call_at(asks_s, self._go_on, client)
+                self.pool.clock.call_at(asks_s, self._begin_next, client)
             else:
                 self._in_work[client] = message
                 started.append(message)
@@ -175,7 +175,11 @@ class Messages:
     def _next_ask_s(self, client: int) -> float:
         """Return the time at which an idle client asks for messages next, now at the earliest."""
         now, since_s = self.pool.clock.now, self._idle_since_s[client]
-        return max(since_s + math.ceil((now - since_s) / self._ask_s) * self._ask_s, now) if self._ask_s else now
+        if not self._ask_s:
+            return now
+        # The client asks at multiples of `_ask_s` since it became idle. Rounding may put the product a little before now.
+        asks = math.ceil((now - since_s) / self._ask_s)
+        return max(since_s + asks * self._ask_s, now)
 
     def _begin(self, messages: Sequence[Message]) -> None:
         """Begin messages of different clients.
@@ -214,7 +218,8 @@ class Messages:
         message = self._in_work.pop(update.client)
         self._idle_since_s[update.client] = self.pool.clock.now
         if self._queues.get(update.client):
-            self.pool.clock.call_at(self.pool.clock.now, self._go_on, update.client)
+            # By a call, not directly: the application hears of this end first, and may send more messages to the client.
+            self.pool.clock.call_at(self.pool.clock.now, self._begin_next, update.client)
         for follower in self.followers:
             follower(message, update)
         self._end(message, "delivered" if update.outcome == "delivered" else "lost")
@@ -234,7 +239,7 @@ class Messages:
         self._ending = None
         self._end(message, cause)
 
-    def _go_on(self, client: int) -> None:
+    def _begin_next(self, client: int) -> None:
         """Begin the next message of `client`; if the client is absent, try again at its return."""
         queue = self._queues.get(client)
         if not queue or client in self._in_work:
@@ -245,13 +250,13 @@ class Messages:
             return
         next_s = float(self.pool.availability.next_change_s[client])
         if next_s < _EVER:
-            self.pool.clock.call_at(max(next_s, self.pool.clock.now), self._go_on, client, LAST)
+            self.pool.clock.call_at(max(next_s, self.pool.clock.now), self._begin_next, client, LAST)
 
     def _on_presence(self) -> None:
         """Handle that a script moved clients: begin messages that wait for clients that are present now."""
         for client, queue in self._queues.items():
             if queue:
-                self._go_on(client)
+                self._begin_next(client)
 
     def _expire(self, number: int) -> None:
         """Callback at the time at which message `number` expires: end it if it is still open."""

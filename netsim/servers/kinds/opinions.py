@@ -79,6 +79,7 @@ class OpinionUplink:
         transport.open_slot(slot, clock.now)
         self._draws.open_slot(slot, clock.now)
         upload = _Upload(transport, self._draws, ready_s, self.size_bytes)
+        # The stop is scheduled first, but last of its instant: an opinion that arrives at the limit is in time.
         limit_s = float(ready_s.max()) + self._wait_s
         if limit_s < math.inf:
             upload.stop_at(limit_s)

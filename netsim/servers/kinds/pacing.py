@@ -41,7 +41,7 @@ class Pacing(Stateful, Protocol):
     def on_end(self, update: Update) -> None:
         """Handle the end of the attempt of `update`."""
 
-    def due(self, ends: Sequence[Attempt]) -> bool:
+    def is_due(self, ends: Sequence[Attempt]) -> bool:
         """Return True if a model may be made of `ends` now; called whenever the answer may have changed."""
 
     def gives_up(self, ends: Sequence[Attempt]) -> bool:
@@ -72,9 +72,9 @@ class Deliveries(StateFields):
         """Do nothing: times do not matter."""
 
     def on_end(self, update: Update) -> None:
-        """Do nothing: `due` counts the ends."""
+        """Do nothing: `is_due` counts the ends."""
 
-    def due(self, ends: Sequence[Attempt]) -> bool:
+    def is_due(self, ends: Sequence[Attempt]) -> bool:
         """Return True if `buffer` of `ends` were delivered."""
         return arrivals(ends) >= self.buffer
 
@@ -112,7 +112,7 @@ class ByLatency(StateFields):
     """Makes a model of all updates that have arrived, once max L_k / `concurrency` seconds have passed since the last close.
 
     L_k is the time from the selection of client k to its last delivery. If no update has arrived by then, the server waits for
-    the first. `wake`: callback that makes the server call `due` again.
+    the first. `wake`: callback that makes the server call `is_due` again.
     """
 
     state_fields = ("latency_s",)
@@ -145,7 +145,7 @@ class ByLatency(StateFields):
         if update is self._slowest:
             self._slowest, self._due_s = None, _NEVER
 
-    def due(self, ends: Sequence[Attempt]) -> bool:
+    def is_due(self, ends: Sequence[Attempt]) -> bool:
         """Return True if a model is due now, after `ends` of this round; if not, schedule the next check."""
         now = self.pool.clock.now
         if not arrivals(ends):
@@ -165,6 +165,7 @@ class ByLatency(StateFields):
     def _compute_due_time(self) -> None:
         """Set the slowest client at work, and the time at which a model is due."""
         at_work = self.pool.in_flight
+        # Without clients at work there is no latency to wait for.
         if not at_work:
             self._slowest, self._due_s = None, self._start_s
             return

@@ -124,6 +124,24 @@ class _OwnRound:
         return begins_s
 
 
+class _CallOrder(NamedTuple):
+    """Place of a call in the order in which calls of peers were scheduled."""
+
+    scheduled_s: float
+    attempt: int
+    """Number of the attempt of the peer."""
+    place: int
+    """Place of the message among those of its sender. The end of a training has a greater one: peers send before they train."""
+
+
+# How own rounds are foreseen. Without disturbances the own round r of a peer depends on draws, on the beginning of its round, and
+# on the messages of its neighbours' rounds r; a round begins when the one before ends. So all peers are computed own round after
+# own round (`_foresee`), each in a few array operations, until every peer is past the close of the round of the run. Ends of
+# trainings and arrivals up to that close are then sorted (`_fill_queue`) and played to the protocol (`settle`). Two of them at
+# one instant come in the order in which events would have been scheduled; if arrays do not know that order, all goes on by
+# events.
+
+
 class PeerRounds:
     """The own rounds of the peers of `host` under way. `of` returns one where they can be foreseen."""
 
@@ -173,15 +191,21 @@ class PeerRounds:
             self._rounds[latest] = following
 
     def _foresee(self, number: int, begins_s: FloatArray) -> _OwnRound | None:
+        """Return own round `number` of all peers, which begins at `begins_s` (K,); None if it cannot be foreseen."""
         host, graph = self._host, self._host.graph
-        known = host.pool.whole_rounds.lives(number, begins_s)
-        if known is None or (known[0].counts[OUTCOME] != DELIVERED).any():
+        known = host.pool.whole_rounds.foresee_attempts(number, begins_s)
+        if known is None:
+            return None
+        attempts, draws = known
+        if (attempts.counts[OUTCOME] != DELIVERED).any():
             return None
         peers = len(begins_s)
-        own = _OwnRound(number=number, attempts=known[0], draws=known[1], contents=[None] * peers, numbers=[0] * peers)
-        own.steps = known[0].counts[DRAWN].tolist()
+        own = _OwnRound(number=number, attempts=attempts, draws=draws, contents=[None] * peers, numbers=[0] * peers)
+        own.steps = attempts.counts[DRAWN].tolist()
 
         def arrivals_s(edges: IntArray, sent_s: FloatArray) -> FloatArray:
+            """Return the arrivals (n,) of messages that are sent over `edges` (n,) at `sent_s` (n,)."""
+            # The protocol lists edges peer by peer, so a search finds the first message of each sender.
             own.edges, own.senders = edges, graph.source[edges]
             first = np.searchsorted(own.senders, own.senders)
             own.places = np.arange(len(edges)) - first
@@ -213,17 +237,21 @@ class PeerRounds:
     def _list_events(own: _OwnRound) -> None:
         """List the ends of trainings and the arrivals of an own round by time."""
         trained_s, senders, peers = own.attempts.times[END], own.senders, len(own.ends_s)
-        base, none = 2 * own.number * peers, np.zeros(peers, np.int64)
-        ends = np.array([base + np.arange(peers), np.arange(peers), none, none + _TRAINED])
+        # Origins are equal for what one peer schedules in one event. Each peer has two in a round: what it schedules at the end of
+        # its training, and what it has sent before.
+        first_origin, zeros, everyone = 2 * own.number * peers, np.zeros(peers, np.int64), np.arange(peers)
+        events = np.array([first_origin + everyone, everyone, zeros, zeros + _TRAINED])
         if len(senders):
-            origins = base + senders + peers * (own.sendings[0].sent_s < trained_s[senders])
-            ends = np.concatenate([ends, [origins, own.edges, own.tries, own.places]], axis=1)
+            sent_before = own.sendings[0].sent_s < trained_s[senders]
+            origins = first_origin + senders + peers * sent_before
+            events = np.concatenate([events, [origins, own.edges, own.tries, own.places]], axis=1)
         times = np.concatenate([trained_s, own.arrivals_s])
         order = times.argsort()
-        own.times, own.events = times[order], ends[:, order]
+        own.times, own.events = times[order], events[:, order]
 
     def _fill_queue(self) -> bool:
         """Put what happens up to the close into its order; return False if only the numbers of single events decide it."""
+        # Each own round is sorted once (`_list_events`); of it a piece is due. Several rounds overlap, so sort the pieces together.
         peers = self._host.pool.count
         parts, parts_s = [], []
         for own in self._rounds.values():
@@ -297,6 +325,7 @@ class PeerRounds:
         pool.busy[:] = self._host.training
 
     def _count_messages(self, until_s: float) -> None:
+        """Count the messages that were sent, and those that ended, since the last `settle`."""
         host, after_s = self._host, self._settled_s
         for own in self._rounds.values():
             for tries, (places, sent_s, due_s, good) in enumerate(own.sendings):
@@ -321,17 +350,15 @@ class PeerRounds:
 
     def messages(self) -> list[Message]:
         """Return copies of the messages in flight, and of those that will be sent again."""
-        found = [message for _, message in self._numbered()]
-        for order, message in enumerate(found):
+        messages = [message for _, message in self._numbered()]
+        for order, message in enumerate(messages):
             message.order = order
-        return found
+        return messages
 
-    def _numbered(self) -> list[tuple[tuple[float, int, int], Message]]:
-        """Return these messages in the order in which their next steps were scheduled, each with its place in that order: time,
-        attempt of the sender, place among its messages.
-        """
+    def _numbered(self) -> list[tuple[_CallOrder, Message]]:
+        """Return these messages in the order in which their next steps were scheduled, each with its place in that order."""
         host, now = self._host, self._settled_s
-        found: list[tuple[tuple[float, int, int], Message]] = []
+        numbered: list[tuple[_CallOrder, Message]] = []
         for own in self._rounds.values():
             for tries, (places, sent_s, due_s, good) in enumerate(own.sendings):
                 pauses = ~good & (due_s <= now) & (due_s + host.transport.resend_after_s > now)
@@ -344,23 +371,26 @@ class PeerRounds:
                     scheduled_s = message.sent_s
                     if pauses[at]:
                         scheduled_s, message.stage, message.next_s = due, Stage.PAUSE, due + host.transport.resend_after_s
-                    found.append(((scheduled_s, own.numbers[peer], int(own.places[place])), message))
-        found.sort(key=lambda one: one[0])
-        for number, (_, message) in enumerate(found):
-            message.number = host.transport.sent - len(found) + number
-        return found
+                    numbered.append((_CallOrder(scheduled_s, own.numbers[peer], int(own.places[place])), message))
+        numbered.sort(key=lambda order_and_message: order_and_message[0])
+        # The last numbers that the transport has given: no other message in flight has them, and they keep the order.
+        for number, (_, message) in enumerate(numbered):
+            message.number = host.transport.sent - len(numbered) + number
+        return numbered
 
     def release(self) -> None:
         """Go on by events with the trainings and messages under way."""
         host, pool = self._host, self._host.pool
-        calls: list[tuple[tuple[float, int, int], Callable[[Any], object], Any]] = [
+        # Messages and trainings share one order of calls: put all of them on the clock in it.
+        calls: list[tuple[_CallOrder, Callable[[Any], object], Any]] = [
             (order, host.transport.resume, message) for order, message in self._numbered()
         ]
         updates, _ = pool.whole_rounds.take_out()
         pool.add(updates, np.zeros(0, np.int64))
-        # A peer sends before it trains.
-        last = host.graph.edges
-        calls += [((update.phase_start_s, update.number, last), pool.life.schedule, update) for update in updates]
+        after_messages = host.graph.edges
+        calls += [
+            (_CallOrder(update.phase_start_s, update.number, after_messages), pool.life.schedule, update) for update in updates
+        ]
         for _, go_on, subject in sorted(calls, key=lambda call: call[0]):
             go_on(subject)
         self._rounds.clear()

@@ -200,6 +200,7 @@ class PeersAtWork(StateFields):
         self._left = self._rounds_left()
 
     def _rounds_left(self) -> int:
+        """Return the number of own rounds to finish until the present round of the run closes."""
         done = self.round - 1
         if self.protocol.every_peer:
             return int(np.count_nonzero(~self._away & (done < self.open_round)))
@@ -290,7 +291,8 @@ class PeersAtWork(StateFields):
     def _send(self, peer: int, edges: Sequence[int], key: int, size_bytes: int, model: int, attached: float) -> None:
         if not edges:
             return
-        # The cause of an answer is the cause of the message that it answers.
+        # The cause travels with the message, because what it makes its receiver do was caused by the attempt behind it: SENT if
+        # the message left at the beginning of an attempt, MESSAGE if at the end of one; an answer keeps the cause of its message.
         cause = self._cause or Cause(SCHEDULE)
         if self._beginning == peer:
             cause = Cause(SENT, self._next_attempt())
@@ -309,6 +311,7 @@ class PeersAtWork(StateFields):
         return self.models.combine(models, weights)
 
     def finish(self, peer: int, model: int) -> None:
+        # Count before the next round begins: without durations it may end within `_begin`.
         self.model[peer] = model
         self.round[peer] += 1
         self._may_finish -= 1
@@ -394,6 +397,7 @@ class PeersAtWork(StateFields):
             self.waking.wake_at_end_of_instant()
 
     def _look_for_block(self) -> None:
+        """Wake the close rule if perhaps nothing is under way any more; it then checks `is_blocked`."""
         if not self._at_work and (self.protocol.never_rests or not self.transport.waiting):
             self.waking.wake_at_end_of_instant()
 

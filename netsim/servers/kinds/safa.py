@@ -92,6 +92,8 @@ class ByVersion(StateFields, Dispatch):
 
     def choose(self, number: int, start_s: float) -> IntArray:
         """Choose by version: clients that need or must take the new model, and idle clients that go on with theirs."""
+        # The distribution by version (Algorithm 1): up-to-date clients (`_wants`) get the new model, deprecated ones (`too_old`)
+        # are forced to take it, and tolerable ones go on; if they are not at work, they begin again from their model.
         present, busy = self.pool.selectable(busy_too=True), self.pool.busy
         too_old = ~self._wants & (number - 1 - self._made_round > self.lag_tolerance)
         self.renewed = np.flatnonzero(present & (too_old | self._moved))
@@ -244,6 +246,7 @@ class PickedArrived(EndsOfRound):
 
     def _others_at_work(self) -> bool:
         """Return True if a client is at work that was not picked in the last round."""
+        # Drop those that have ended from the end of the list. While one is left, no scan is needed.
         at_work, others = self.pool.in_flight, self._others
         while others and others[-1] not in at_work:
             others.pop()

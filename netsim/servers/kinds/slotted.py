@@ -149,7 +149,8 @@ class SlotServer(LoopServer, ABC):
             self.rows.record_round(closed)
             self.recorder.communication(communication_row(slot, closed))
             trained = {name: trained.get(name, 0) + value for name, value in self.training.columns(closed).items()}
-        # Clients test the model and exchange messages now; attempts may end meanwhile.
+        # Time passes now, for tests and messages between clients, and attempts in flight may end meanwhile. Arrays know only the
+        # rounds, so these attempts go on by events.
         self.clients.go_by_events()
         trained_s = self.clock.now
         ready_s = self._test(slot, trained_s)
@@ -277,6 +278,7 @@ class FlFaServer(SlotServer):
         self, slot: int, members: IntArray, opinions: FloatArray, ready_s: FloatArray
     ) -> Process[ColumnValues]:
         """Collect the opinions that arrive, let the policy observe them, and return columns of jamming and missing opinions."""
+        # The policy sees the opinions as the server has them: fresh, old, or replaced by an average.
         arrived = yield from self.uplink.collect(slot, ready_s)
         self._heard = np.where(arrived, opinions, self._heard)
         known = ~np.isnan(self._heard)

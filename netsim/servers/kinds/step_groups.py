@@ -72,16 +72,17 @@ class StepScheduler:
         step_s = float(self.step_s[client])
         if math.isnan(step_s):
             return self.most, None
-        best, joined = 0, -1
+        # Algorithm 2: join the group that gives the client the most steps, within the bounds; of equal ones the newest.
+        most_steps, joined = 0, None
         for number, group in self.groups.items():
             # Steps with which the client would arrive together with the group.
             steps = _steps_within(group.expected_s - now_s, step_s)
-            if self.least <= steps <= self.most and steps >= best:
-                best, joined = int(steps), number
-        if joined >= 0:
+            if self.least <= steps <= self.most and steps >= most_steps:
+                most_steps, joined = int(steps), number
+        if joined is not None:
             self.groups[joined].members.append(client)
             self.group_of[client] = joined
-            return best, None
+            return most_steps, None
         return self._create(client, now_s, step_s)
 
     def _create(self, client: int, now_s: float, step_s: float) -> tuple[int, int]:

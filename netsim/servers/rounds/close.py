@@ -219,6 +219,8 @@ class WhenEnded(_RoundOfBeginnings):
         """Wait for the close of the open round: until a known time if `fold` has computed it, otherwise until the rule closes it
         at an end or a look.
         """
+        # Two forms with the same close. If the attempts of the round were simulated as arrays, `fold` has asked the rule already,
+        # and one event at the known time is left. Otherwise `_on_end` and `_look` ask it as time goes on.
         whole = self.pool.whole_rounds
         if whole.closes_s is not None:
             # Last of its instant, because another event of the instant may still convert the round to updates by events.
@@ -242,6 +244,7 @@ class WhenEnded(_RoundOfBeginnings):
             return
         if update.begun_round != self.open_round:
             return
+        # Change the state in place: a new object for each end would cost more than the rule.
         state = self._state
         state.now_s, state.ended, self._last = update.outcome_s, state.ended + 1, update.number
         state.delivered += update.outcome == "delivered"
@@ -386,6 +389,7 @@ class NothingOnTheAir(_RoundOfBeginnings):
 
     def _on_end(self, update: Update) -> None:
         """Look at the end of this instant if the round may close: clients that become ready now still belong to it."""
+        # One call for all ends of the instant.
         if self._closing is not None and not self._called:
             self._called = True
             self.pool.clock.call_at(self.pool.clock.now, self._close, priority=LAST)

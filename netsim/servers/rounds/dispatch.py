@@ -108,6 +108,7 @@ class PolicyDispatch(StateFields, Dispatch):
 
         Clients come and go during probes, so this waits for selectable clients again afterwards.
         """
+        # One generator for all answers of the policy in the round: repeated probes and the selection draw from it in turn.
         self._rng, self._probed = self._draws.generator(number), NOBODY_PROBED
         if self._probing is None:
             return
@@ -160,6 +161,7 @@ class PolicyDispatch(StateFields, Dispatch):
             nothing = np.zeros(0)
             self.outcome = round_outcome(closed, nothing, nothing.astype(np.bool_), phases=self.pool.reports_phases)
             return
+        # Of a censored update the server knows only that it has not come by the close.
         censored, ended_s = np.asarray(attempts.column("censored"), np.bool_), np.asarray(attempts.column("outcome_s"))
         if not self.carry_over:
             ended_s = np.where(censored, closed.end_s, ended_s)
@@ -193,6 +195,7 @@ class MembersDispatch(StateFields, Dispatch):
 
     def open_slot(self, members: IntArray | Selection) -> None:
         """Set the members of the slot; raises ValueError unless they are distinct clients, at least one."""
+        # Ascending, so that results do not depend on the order in which members were named.
         chosen, steps = check_selection(members, np.ones(self.pool.count, np.bool_))
         order = np.argsort(chosen)
         self.members, self._steps = chosen[order], None if steps is None else steps[order]

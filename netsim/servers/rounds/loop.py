@@ -398,6 +398,9 @@ class RoundLoop:
                 on_open(number)
         self._opened_by = yield from self._wait_for_open(number)
         start_s = self._start_s = self.clock.now
+        # The order: channels and jammers move to the round first, since instruments, probes and the scheduler see their states.
+        # Attempts can begin only after the choice, which may take time for probes: so the cause of attempts is noted after it.
+        # The close rule opens before anything is sent, because an attempt without durations ends within `send`.
         pool.medium.open_round(number, start_s)
         for instrument in self.instruments:
             instrument.open(number)
@@ -413,6 +416,8 @@ class RoundLoop:
     def _close_round(self, closed_by: Cause) -> ClosedRound:
         """Close the open round: collect its attempts, aggregate their updates, and report to the policy."""
         number, start_s, opened_by, pool = self.round + 1, self._start_s, self._opened_by, self.pool
+        # The order: attempts that the close cuts off still count for the round; the policy learns of a round when its updates are
+        # aggregated, since it may read their content; versions are dropped last, when nothing of the round needs them any more.
         if not self.straggle and pool.under_way:
             pool.cut()
         self.is_open = False
@@ -451,6 +456,7 @@ class RoundLoop:
 
     def _wait_for_close(self) -> Process[Cause]:
         """Wait for the close of the present round, and return its cause."""
+        # Note what has just happened before each wait: if a timer ends the wait, that is what set the timer.
         causes = self.pool.causes
         set_by = causes.latest()
         for event in self.close.wait():

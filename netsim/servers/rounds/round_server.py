@@ -81,6 +81,7 @@ class Book(StateFields):
         for name, count in now.items():
             values[name] = count - before.get(name, 0)
         self._before = now
+        # A column that is not chosen has no place in the table: its values would be lost without a word.
         if not values.keys() <= self._columns:
             unknown = ", ".join(sorted(values.keys() - self._columns))
             raise TypeError(f"{unknown}: no part of the server names such a column of rounds; add it to round_columns")
@@ -295,6 +296,7 @@ class RoundServer(LoopServer):
 
     def _record(self, closed: ClosedRound) -> None:
         """Record a closed round and its attempts, after the evaluation of its model."""
+        # Instruments first: some set columns of attempts, which are recorded next. The model is evaluated after both.
         columns = self.loop.columns(closed)
         columns |= zip(ROUND_CAUSES, (*closed.opened_by, *closed.closed_by, closed.close_rule), strict=True)
         self.rows.record_round(closed)

@@ -34,6 +34,7 @@ class AgeOracle(StateFields):
 
     def measure(self, round: int, good: BoolArray) -> float:
         """Return the sum of the oracle's ages after `round` on the states `good` (N,)."""
+        # The same order as for a real scheduler, assign and then observe, except that it is shown the states first.
         self.scheduler.show(good)
         view = SlotView(round, self.ages, self._contribution, draws=self._draws.generator)
         channels = self.scheduler.assign(view)

@@ -167,6 +167,7 @@ class ScheduledAssignment(StateFields):
         play has a reward of 0 or 1). An attempt of a client that went away gives no observation.
         """
         place = update.client if self._by_client else self._place_of.pop(update.client)
+        # An upload that has not begun starts at NaN, and comparisons with NaN are False: such a client has not used its channel.
         too_late = update.outcome == "late" and update.upload_start_s >= 0.0
         if update.outcome == "delivered" or too_late or (update.outcome == "lost" and update.good is not None):
             assert update.channel is not None
@@ -174,6 +175,7 @@ class ScheduledAssignment(StateFields):
 
     def close(self) -> None:
         """Report the transmissions that ended since the last close to the scheduler, in the order of their places."""
+        # Sorted, so that what a scheduler learns does not depend on the order of ends at one instant.
         tried, self._tried = sorted(self._tried), []
         channels = np.array([channel for _, channel, _ in tried], np.int64)
         self.scheduler.observe(self.view, channels, np.array([arrived for _, _, arrived in tried], np.bool_))
