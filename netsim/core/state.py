@@ -54,7 +54,7 @@ class StateFields:
 
 def save_fields(owner: object, names: Iterable[str]) -> State:
     """Return copies of these fields of `owner`, under their names without leading underscores."""
-    return {name.lstrip("_"): _saved(getattr(owner, name)) for name in names}
+    return {name.lstrip("_"): _save_value(getattr(owner, name)) for name in names}
 
 
 def load_fields(owner: object, names: Iterable[str], state: State) -> None:
@@ -64,7 +64,7 @@ def load_fields(owner: object, names: Iterable[str], state: State) -> None:
     """
     for name in names:
         present, saved = getattr(owner, name), state[name.lstrip("_")]
-        restored = _restored(present, saved)
+        restored = _restore_value(present, saved)
         if restored is not present:
             setattr(owner, name, restored)
 
@@ -74,7 +74,7 @@ def _fields_of(kind: type) -> list[str]:
     return [name for base in reversed(kind.__mro__) for name in base.__dict__.get("state_fields", ())]
 
 
-def _saved(value: object) -> object:
+def _save_value(value: object) -> object:
     """Return a copy of a field: the state of a component, of a list of components, or plain data."""
     if hasattr(value, "state_dict"):
         return value.state_dict()
@@ -83,7 +83,7 @@ def _saved(value: object) -> object:
     return deepcopy(value)
 
 
-def _restored(present: Any, saved: Any) -> object:
+def _restore_value(present: Any, saved: Any) -> object:
     """Return the field `present` with the value `saved`. Components, and arrays of equal shape, are changed in place."""
     if hasattr(present, "load_state_dict"):
         present.load_state_dict(saved)

@@ -260,6 +260,7 @@ class Durations:
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> RoundDraw[float] | Certain[float]:
         """Return the durations of `clients` (n,) in `round`, seconds."""
+        # Fast path for the rest of the run, once a law that never changes is known to take no time.
         if self._never_takes_time:
             return self._no_time
         law, until_s = self.law.at(round, time_s)
@@ -350,6 +351,7 @@ class Survivals:
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[bool]:
         """Return the survival of the transmissions of `clients` (n,) in `round`."""
+        # Fast path for the rest of the run, once a law that never changes is known to lose nothing.
         if self._never_loses:
             return self._no_loss
         law, until_s = self.current_law(round, time_s)

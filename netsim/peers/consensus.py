@@ -179,14 +179,18 @@ class ConsensusPhase:
         for draws in (self._belief_draws, self._gossip_draws, self._answer_draws):
             draws.open_slot(slot, start_s)
 
+        # 1. Belief propagation: each client learns how its opinion compares with those of all clients.
         fields = self._belief.fields(opinions)
         result = yield from self._exchange_beliefs(fields, deadline_s)
         converged_s = clock.now - start_s if result.converged else _NAN
         beliefs = self._belief.beliefs(opinions, result.messages)
+        # 2. Indices: each client computes its own, by which all are ranked. `priority` decides between equal ones.
         index = index_of(beliefs)
         priority = None if self._tie_draws is None else self._tie_draws.uniforms(slot, links.graph.clients)
         ranks = self._gossip.ranks(index, priority)
 
+        # 3. Gossip: clients spread the indices until all know the top m, or the deadline comes. Without gossip, where belief
+        # propagation has used up the time, each client knows its own index alone.
         gossip = self._new_gossip(slot, ranks)
         if self._start.start == "deadline":
             gossip.go_past_agreement()
@@ -240,6 +244,7 @@ class ConsensusPhase:
 
         def contacts(repetition: int) -> FloatArray:
             """Return the uniform numbers (K,) by which clients choose their neighbours in a repetition."""
+            # Slot and repetition share one index; a repetition is below 2^24 (`GossipRules`).
             return self._contact_draws.uniforms(slot << _SLOT_SHIFT | repetition, clients)
 
         return Push(**shared, answers=self._answer_draws, contacts=contacts)

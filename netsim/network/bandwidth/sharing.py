@@ -136,7 +136,7 @@ class SharedMedium(SharedLink):
         served_at_end = {number: served for flow_class in set(moving.values()) for served, number, _ in flow_class.queue}
         # Compute all bytes left before the first message moves: a class that becomes empty has no virtual time any more.
         left_bytes = {
-            number: max(served_at_end[number] - self._bundle.served(flow_class, now), 0.0)
+            number: max(served_at_end[number] - self._bundle.served_bytes(flow_class, now), 0.0)
             for number, flow_class in moving.items()
         }
         for number, flow_class in moving.items():

@@ -115,6 +115,7 @@ class Bundle:
         entry = (flow_class.limit, flow_class.number, flow_class)
         place = bisect_left(self.order, entry)
         self.order.insert(place, entry)
+        # Both splits are places in the order: a class that comes in before one moves it by one.
         flow_class.at_limit = place < self.split
         self.split += flow_class.at_limit
         self._count(flow_class, more=flow_class.count)
@@ -127,7 +128,7 @@ class Bundle:
     def remove(self, flow_class: FlowClass, now_s: float) -> None:
         """Remove a class with its members. Its `served` then holds at `now_s`."""
         self._advance(now_s)
-        flow_class.served = self.served(flow_class, now_s)
+        flow_class.served = self.served_bytes(flow_class, now_s)
         place = bisect_left(self.order, (flow_class.limit, flow_class.number))
         del self.order[place]
         self.split -= flow_class.at_limit
@@ -145,7 +146,7 @@ class Bundle:
         # Fast path of `remove` and `insert` for the only class of a bundle: it keeps its place in the order and its side of the
         # split. Counts, bytes and the entry in the heap must come out as they do there.
         self._advance(now_s)
-        flow_class.served = self.served(flow_class, now_s)
+        flow_class.served = self.served_bytes(flow_class, now_s)
         self._count(flow_class, fewer=flow_class.count)
         flow_class.limit, self.order[0] = limit, (limit, flow_class.number, flow_class)
         self._count(flow_class, more=flow_class.count)
@@ -159,7 +160,7 @@ class Bundle:
         """
         # Advance the virtual time to now first, as at every change of members.
         self._advance(now_s)
-        heappush(flow_class.queue, (self.served(flow_class, now_s) + size, number, key))
+        heappush(flow_class.queue, (self.served_bytes(flow_class, now_s) + size, number, key))
         flow_class.count += 1
         self._count(flow_class, more=1)
         self._refresh(flow_class)
@@ -172,7 +173,7 @@ class Bundle:
         self._count(flow_class, fewer=1)
         self._refresh(flow_class)
 
-    def served(self, flow_class: FlowClass, now_s: float) -> float:
+    def served_bytes(self, flow_class: FlowClass, now_s: float) -> float:
         """Return the bytes carried by `now_s` for a member of `flow_class` that was present since the start."""
         if flow_class.free:
             return flow_class.served + (self._served + self.rate * (now_s - self._since_s) - flow_class.mark)
@@ -198,14 +199,14 @@ class Bundle:
 
         `up`, `down`: directions in which the split may move.
         """
-        order, split = self.order, self.split
+        order, split_before = self.order, self.split
         while down and self.split and order[self.split - 1][0] > rate:
             self.split -= 1
             self._move(order[self.split][2], False)
         while up and self.split < len(order) and order[self.split][0] <= rate:
             self.split += 1
             self._move(order[self.split - 1][2], True)
-        return self.split != split
+        return self.split != split_before
 
     def _move(self, flow_class: FlowClass, at_limit: bool) -> None:
         """Move a class, which the caller has put on the other side of the split, in the counts of members."""
@@ -258,7 +259,7 @@ class Bundle:
 
     def _change_side(self, flow_class: FlowClass, free: bool, now_s: float) -> None:
         """Let a class have the rate of the bundle (`free`) or its own limit from now on."""
-        flow_class.served = self.served(flow_class, now_s)
+        flow_class.served = self.served_bytes(flow_class, now_s)
         flow_class.free, flow_class.mark = free, self._served if free else now_s
         flow_class.first_end = None
         self._refresh(flow_class)
@@ -324,7 +325,7 @@ class Bundle:
         """Return when the flow `number` of `flow_class` ends at the present rates; inf if it does not."""
         end = next(end for end, flow, _ in flow_class.queue if flow == number)
         rate, since_s = (self.rate, self._since_s) if flow_class.free else (flow_class.limit, flow_class.mark)
-        left = end - self.served(flow_class, since_s)
+        left = end - self.served_bytes(flow_class, since_s)
         if left <= _ROUNDING * end:
             return since_s
         return since_s + left / rate if rate > 0.0 else _NEVER

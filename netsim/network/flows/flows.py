@@ -173,7 +173,7 @@ class Flows:
         flow_class = self._classes[flow]
         assert flow_class.bundle is not None
         end = next(end for end, number, _ in flow_class.queue if number == flow)
-        return max(end - flow_class.bundle.served(flow_class, self.clock.now), 0.0)
+        return max(end - flow_class.bundle.served_bytes(flow_class, self.clock.now), 0.0)
 
     def _on_change(self) -> None:
         """Have `_solve` run at the end of this instant, once for all changes of the instant."""

@@ -291,7 +291,7 @@ class Sharing:
             bundle.decide(flow_class.own_limit())
             bundle.settle(bundle.decided_rate, now_s)
         bundles = {bundle: None for bundle in self._changed_bundles if bundle.shared}
-        # A changed link that was not tight limits no bundle; if it is too small now, `_overloaded` finds it.
+        # A changed link that was not tight limits no bundle; if it is too small now, `_find_overloaded` finds it.
         binding = dict.fromkeys(link for link in self._changed_links if link.tight)
         self._changed_bundles, self._changed_links = {}, {}
         if not bundles and not binding:
@@ -299,7 +299,7 @@ class Sharing:
         _add_reached(bundles, binding)
         while True:
             _fill(list(bundles), list(binding))
-            overloaded = _overloaded(bundles, binding)
+            overloaded = _find_overloaded(bundles, binding)
             if not overloaded:
                 break
             binding |= overloaded
@@ -330,6 +330,7 @@ class Sharing:
 
     def load(self, state: State, links: Mapping[str, Link], paths: Mapping[str, Path], now_s: float) -> None:
         """Set the fields of a saved state, on `links` and `paths` by their names."""
+        # Put all classes on their links first: which links are shared, and so the bundle of a class, depends on all of them.
         self._numbers = state["numbers"]
         by_number = {}
         for saved in state["classes"]:
@@ -373,7 +374,7 @@ def _add_reached(bundles: dict[PathBundle, None], binding: dict[Link, None]) -> 
                 waiting += [crossed for crossed, _ in bundle.shared if crossed.tight and crossed not in binding]
 
 
-def _overloaded(bundles: Iterable[PathBundle], binding: Mapping[Link, None]) -> dict[Link, None]:
+def _find_overloaded(bundles: Iterable[PathBundle], binding: Mapping[Link, None]) -> dict[Link, None]:
     """Return the links of `bundles`, other than `binding` ones, whose load would exceed their capacity."""
     checked = set(binding)
     overloaded: dict[Link, None] = {}

@@ -226,13 +226,13 @@ class Absences(_Unforeseen, StateFields):
 
     def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the links of clients that are away now."""
-        return self._without(self._presence.reachable())
+        return self._links_without(self._presence.reachable())
 
     def down_for_ever(self, time_s: float) -> set[int]:
         """Return the links of clients that will never come back."""
-        return self._without(self._presence.ever_present())
+        return self._links_without(self._presence.ever_present())
 
-    def _without(self, clients: BoolArray) -> set[int]:
+    def _links_without(self, clients: BoolArray) -> set[int]:
         """Return the links with an end that is none of `clients` (K,)."""
         return set(np.flatnonzero(~clients[self._ends].all(axis=1)).tolist())
 

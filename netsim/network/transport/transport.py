@@ -77,7 +77,7 @@ class Transport:
         self.resend_after_s = resending.resend_after_s
         self.absences = disturbances.absences
         """Links of clients that are away; None: none ever is."""
-        self.cuts = self._all_cuts(disturbances)
+        self.cuts = self._combine_cuts(disturbances)
         """Outages of links."""
         self.jammed, self.jammers = disturbances.jammed, disturbances.jammers
         self.recorder: Recorder = NoRecorder()
@@ -116,8 +116,9 @@ class Transport:
         self._one_by_one = self.jammed is not None or self._carries
         """True if messages cannot share entries of the clock."""
 
-    def _all_cuts(self, disturbances: Disturbances) -> AllCuts:
+    def _combine_cuts(self, disturbances: Disturbances) -> AllCuts:
         """Return the outages of links: their own, then absences and outages of clients at their ends."""
+        # If a message meets several, the first in this list is the recorded cause.
         cuts = list(disturbances.outages)
         if disturbances.absences is not None:
             cuts.append(disturbances.absences)

@@ -129,7 +129,7 @@ class GossipLearning(TrainingProtocol):
             self._own[peer] = model
         else:
             own_age, received_age = int(self._age[peer]), 1 + received_age
-            model = self._merged(own, own_age, model, received_age)
+            model = self._merge_models(own, own_age, model, received_age)
             self._age[peer], self._own[peer], self._received[peer] = max(own_age, received_age), None, None
         host.finish(peer, model)
 
@@ -164,10 +164,10 @@ class GossipLearning(TrainingProtocol):
         model, age = self._received[peer] = self._inbox[peer].pop(0)
         own = int(self.host.model[peer])
         if self.variant == "merge-update":
-            model = self._merged(own, int(self._age[peer]), model, age)
+            model = self._merge_models(own, int(self._age[peer]), model, age)
         self._start(peer, own if self.variant == "update-merge" else model)
 
-    def _merged(self, own: int, own_age: int, received: int, age: int) -> int:
+    def _merge_models(self, own: int, own_age: int, received: int, age: int) -> int:
         """Return the two models merged by the rule `merge`, given their ages."""
         share = age / (own_age + age) if self.merge == "by-age" and own_age + age else 0.5
         return self.host.combine([own, received], [1.0 - share, share])

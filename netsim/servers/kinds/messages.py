@@ -151,6 +151,8 @@ class Messages:
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send messages in this order. Messages to absent clients end at once."""
+        # A message has one of four fates now: its client is absent (it ends), at work (it queues), idle and not asking yet (it
+        # queues until the client asks), or ready (it begins). All that begin are started in one call.
         now, present, started = self.pool.clock.now, self.present(), []
         for message in messages:
             self._sent += 1

@@ -44,7 +44,7 @@ _TRAINED = -1
 
 
 class PeerHost(MessageHandler, Protocol):
-    """What peers in training offer to their own rounds as arrays. `PeersAtWork` does."""
+    """The part of `PeersAtWork` that own rounds as arrays use."""
 
     pool: ClientPool
     transport: Transport
@@ -143,7 +143,7 @@ class _CallOrder(NamedTuple):
 
 
 class PeerRounds:
-    """The own rounds of the peers of `host` under way. `of` returns one where they can be foreseen."""
+    """The own rounds of the peers of `host` under way. `if_foreseeable` creates one where arrays can compute them."""
 
     def __init__(self, host: PeerHost) -> None:
         self._host = host
@@ -161,7 +161,7 @@ class PeerRounds:
         """Time at which the round of the run closes."""
 
     @classmethod
-    def of(cls, host: PeerHost) -> PeerRounds | None:
+    def if_foreseeable(cls, host: PeerHost) -> PeerRounds | None:
         """Return the own rounds of peers that all begin now; None if they cannot be foreseen."""
         if why_by_events(host):
             return None
@@ -175,14 +175,18 @@ class PeerRounds:
         host = self._host
         for number in [number for number in self._rounds if number < round]:
             del self._rounds[number]
+        # Foresee one own round after the other. The round of the run closes when the last peer has finished its own round of that
+        # number; peers that are faster have begun later rounds by then, so go on until all peers are past the close.
         latest = max(self._rounds, default=round - 1)
         while True:
             if latest >= round:
                 self.closes_s = float(self._rounds[round].ends_s.max())
                 ends_s = self._rounds[latest].ends_s
-                if latest == host.last_round or ends_s.min() > self.closes_s:
+                all_are_past = ends_s.min() > self.closes_s
+                if latest == host.last_round or all_are_past:
                     return self._fill_queue()
             else:
+                # The first own round begins as the run does, for all peers at once.
                 ends_s = np.full(host.pool.count, host.now)
             latest += 1
             following = self._foresee(latest, ends_s)
@@ -350,12 +354,12 @@ class PeerRounds:
 
     def messages(self) -> list[Message]:
         """Return copies of the messages in flight, and of those that will be sent again."""
-        messages = [message for _, message in self._numbered()]
+        messages = [message for _, message in self._messages_in_order()]
         for order, message in enumerate(messages):
             message.order = order
         return messages
 
-    def _numbered(self) -> list[tuple[_CallOrder, Message]]:
+    def _messages_in_order(self) -> list[tuple[_CallOrder, Message]]:
         """Return these messages in the order in which their next steps were scheduled, each with its place in that order."""
         host, now = self._host, self._settled_s
         numbered: list[tuple[_CallOrder, Message]] = []
@@ -383,7 +387,7 @@ class PeerRounds:
         host, pool = self._host, self._host.pool
         # Messages and trainings share one order of calls: put all of them on the clock in it.
         calls: list[tuple[_CallOrder, Callable[[Any], object], Any]] = [
-            (order, host.transport.resume, message) for order, message in self._numbered()
+            (order, host.transport.resume, message) for order, message in self._messages_in_order()
         ]
         updates, _ = pool.whole_rounds.take_out()
         pool.add(updates, np.zeros(0, np.int64))

@@ -142,7 +142,7 @@ class PeersAtWork(StateFields):
     def send(self, number: int) -> None:
         """Begin the peers that have not begun; the others go on by themselves."""
         if self.pool.started == 0:
-            self._foreseen = PeerRounds.of(self)
+            self._foreseen = PeerRounds.if_foreseeable(self)
             if self._foreseen is not None:
                 self.transport.copies = self._foreseen.messages
         elif self._foreseen is not None and not self._foreseen.prepare(number):

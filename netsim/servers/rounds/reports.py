@@ -48,12 +48,14 @@ def reports_of(closed: ClosedRound, *, phases: bool) -> Reports:
     def column(name: str) -> Any:
         return np.asarray(attempts.column(name))[places]
 
+    # Staleness counts versions of the model; without training there are none, and rounds take their place.
     reports.staleness[places] = closed.number - column("begun_round") if version is None else version - column("version")
     for name in ("samples", "steps"):
         amounts = plain(attempts.column(name))
         getattr(reports, name)[places] = [-1 if amounts[place] is None else amounts[place] for place in places.tolist()]
     reports.bytes_down[places] = column("bytes_down")
     reports.bytes_up[places] = column("bytes_up")
+    # Times that the server measures itself, by its own clock; those of single steps only if clients report them.
     reports.elapsed_s[places] = column("outcome_s") - column("selected_s")
     if phases:
         reports.download_s[places] = column("download_end_s") - column("download_start_s")

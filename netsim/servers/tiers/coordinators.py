@@ -37,7 +37,6 @@ class Coordinators:
         """Return True if the coordinator of `update` takes it. An update that began at another edge is never late: no round here
         waits for it.
         """
-        # An update that began at another edge is never late: no round here waits for it.
         return update.handed_over or self.views[update.edge].serving.takes(update)
 
     def channels(self, clients: IntArray) -> list[int] | None:

@@ -163,11 +163,13 @@ class Edge(StateFields):
             self._left -= 1
             # Updates that arrived earlier may make the model of a round in which none arrives.
             self._models_made += self.server.loop.close.folds_none or not all(closed.attempts.column("censored"))
+        # An edge that goes on may be done before the model of its term has arrived; `begin` then runs this again.
         if self._term is not None:
             self._end_term(self._term)
 
     def _end_term(self, attempt: Update) -> None:
         """End the term of `attempt`: send the edge's model up, or end the attempt as aborted."""
+        # Forget the term first: the end of the attempt, or of its upload, calls `on_end`, which would stop a term under way.
         self._term = None
         life, now = self.edges.life, self.edges.clock.now
         if now == attempt.departure_s:
@@ -200,6 +202,7 @@ class Edge(StateFields):
 
     def _stop(self) -> None:
         """Abort the rounds under way, and end the attempts of all members as aborted, cause "above"."""
+        # Stop the rounds before the attempts of members: their ends must not close the round under way.
         self._term, self._ahead = None, False
         self._errand.stop()
         self.server.loop.abandon()

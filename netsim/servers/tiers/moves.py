@@ -139,6 +139,7 @@ class Moves(StateFields):
 
     def _carry_out(self, moves: Sequence[Move]) -> None:
         """Apply `moves`, all of this instant, and take unfinished updates of these clients from their old edges."""
+        # First all memberships, then the updates: an attempt that ends may let an edge choose again, by its present members.
         for move in moves:
             self._apply(move.client, move.edge)
         pool, moved = self._clients.pool, [move.client for move in moves]
@@ -175,6 +176,7 @@ class Moves(StateFields):
         # If the client leaves before its training ends, `due_s` is its departure, and the training never ends.
         if phase == COMPUTE and update.due_s < update.departure_s:
             left_s = update.due_s - now
+        # The new edge keeps the model from which the update began before the attempt ends, because the old edge may drop it then.
         version = self._versions[client][target]
         new.models.adopt(client, update.begun_round, version, old.models, update.version)
         successor = update.successor()

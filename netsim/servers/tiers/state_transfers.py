@@ -124,6 +124,7 @@ class LinkStates:
 
     def _legs_between(self, source: int, target: int) -> list[Leg]:
         """Return the legs of the way from the edge `source` to the edge `target`, over the first node above both."""
+        # Both ways to the root end with the same nodes: what is left of them meets at the first node above both.
         upwards, downwards = self._with_edges_above(source), self._with_edges_above(target)
         while upwards and downwards and upwards[-1] == downwards[-1]:
             upwards.pop()

@@ -241,6 +241,7 @@ class TreeServer:
 
     def load_state_dict(self, state: State) -> None:
         """Load a state; the clock must be at the time of the state."""
+        # Media before pools, whose updates resume on them; pools before coordinators, which look their attempts up there.
         for name, medium in self._media.items():
             medium.load_whole(state["media"][name], self.clients.clock.now)
         self.clients.load_state_dict(state["clients"])

@@ -167,7 +167,7 @@ def test_against_exact_arithmetic(joins: list[int], stays: list[int], some_leave
         elif client in bench.port:
             group, number = bench.medium._members["message", client]
             (done_at,) = (end for end, _, key in group.queue if key == number)
-            got[client] = 48 - (done_at - bench.medium._bundle.served(group, bench.clock.now))
+            got[client] = 48 - (done_at - bench.medium._bundle.served_bytes(group, bench.clock.now))
             bench.port.leave(client)
 
     for client, time in sorted(goes.items(), key=lambda item: item[1]):
