@@ -194,6 +194,7 @@ class UpdateLifecycle:
         if self._energy is not None:
             update.ends_s = _EVER
             self._energy.change(update, power, now)
+        # Of this step only the departure of the client is known beforehand.
         update.due_s = update.departure_s
         self.schedule(update)
         if self._charged:

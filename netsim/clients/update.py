@@ -254,6 +254,7 @@ class Update:
         other = Update.__new__(Update)
         for name in (*FIELDS, "model_draws", "send_draws"):
             setattr(other, name, getattr(self, name))
+        # The end of the old attempt has accounted for its energy, and its call of the clock is stale.
         other.drawing, other.call_number = 0, -1
         return other
 

@@ -538,6 +538,7 @@ def schema_of(table: str, columns: tuple[str, ...] | None = None) -> pa.Schema:
     import pyarrow as pa  # the slowest part here, and readers of single columns do not need it
 
     plain = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+    # Words repeat, so a dictionary and small numbers take less space. Columns of names get larger numbers.
     special = dict.fromkeys(_FEW_WORDS, pa.dictionary(pa.int8(), pa.string())) | dict.fromkeys(
         _NAMES, pa.dictionary(pa.int32(), pa.string())
     )

@@ -88,6 +88,7 @@ class OverlayRounds:
         for place, (source, target) in enumerate(arcs):
             outgoing[source].append((place, target))
         self._outgoing[round] = outgoing
+        # The end of a node's own work counts as an arrival. With "all" each sender counts once, by its last message.
         if self.waiting == "all":
             self._needed[round] = Counter({_ALL: len(outgoing) + self.count})
         else:

@@ -32,6 +32,8 @@ def column(values: list[Any] | NDArray[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_floating(kind):
         numbers = np.array(values, kind.to_pandas_dtype())
         return _array(numbers, ~np.isnan(numbers), kind)
+    # Integers and booleans have no NaN. With None or NaN among them the array has another type: put False, which is 0, in their
+    # places, and mark them as null.
     numbers, allowed = np.array(values), "b" if pa.types.is_boolean(kind) else "iub"
     known = np.ones(len(values), bool)
     if numbers.dtype.kind not in allowed and len(values):
@@ -131,4 +133,5 @@ def _piece(chunk: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     values = np.frombuffer(data or b"", chunk.type.to_pandas_dtype())[first:end]
     if marks is None:
         return values, np.ones(len(values), bool)
+    # Bits count from the start of the buffer, as values do; the chunk may begin later.
     return values, np.unpackbits(np.frombuffer(marks, np.uint8), count=end, bitorder="little")[first:].astype(bool)

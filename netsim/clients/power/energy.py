@@ -180,7 +180,7 @@ class Energy:
                 batteries.change(clients, times_s, charging=on)
             else:
                 # Process battery events up to this time first: they still see the presence before the change.
-                batteries.change(clients, times_s, draw_w=np.where(on, self.powers.idle_w[clients], self.powers.off_w[clients]))
+                batteries.change(clients, times_s, draw_w=self._resting_w(clients, on))
                 self._present[clients] = on
                 self._rebase(clients, times_s)
         batteries.advance(now_s)
@@ -189,14 +189,17 @@ class Energy:
         """Handle that a script moved clients (n,). Everything must be advanced to `now_s` before."""
         on, times_s = self.presence.on[clients], np.full(len(clients), now_s)
         if self.batteries is not None:
-            self.batteries.change(clients, times_s, draw_w=np.where(on, self.powers.idle_w[clients], self.powers.off_w[clients]))
+            self.batteries.change(clients, times_s, draw_w=self._resting_w(clients, on))
         self._present[clients] = on
         self._rebase(clients, times_s)
 
+    def _resting_w(self, clients: IntArray, present: BoolArray) -> FloatArray:
+        """Return the powers (n,) of `clients` (n,) outside of phases, watts: idle where `present` (n,), else off."""
+        return np.where(present, self.powers.idle_w[clients], self.powers.off_w[clients])
+
     def _rebase(self, clients: IntArray, times_s: FloatArray) -> None:
         """Recompute the power that `clients` (n,) draw outside of phases, from `times_s` (n,) on, in both accounts."""
-        powers = self.powers
-        watts = np.where(self._present[clients], powers.idle_w[clients], powers.off_w[clients])
+        watts = self._resting_w(clients, self._present[clients])
         if self.batteries is not None:
             watts[self.batteries.dead[clients]] = 0.0
         # Both accounts at the same time: the integral adds the change of power, the sum closes the piece at the old power.

@@ -98,12 +98,14 @@ class KnownPhases:
         idle_j = -(idle_w * (times_s[0] - anchor_s))
         if leave_s is not None:
             idle_again_j = idle_w * (leave_s - anchor_s)
+            # Fast path: each attempt has gone through all its phases, and nothing of it was reported before.
             if reported is None and not np.isnan(leave_s - times_s[-1]).any():
                 self._add_whole_attempts(begin_j, end_j, joules, displaced_j)
                 self._integral.pending_j[IDLE] += idle_j.tolist() + idle_again_j.tolist()
                 return len(times_s)
             self._integral.pending_j[IDLE] += idle_again_j.tolist()
             self._integral.pending_w[IDLE] += np.broadcast_to(idle_w, leave_s.shape).tolist()
+        # Changes of an attempt come in the order of rows, so `reported` of them are known already. NaN compares as False.
         happened = times_s <= until_s
         new = happened if reported is None else happened & (np.arange(len(times_s))[:, None] >= reported)
         begun, over = new[::2], new[1::2]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -170,24 +170,33 @@ KEPT = tuple(field.name for field in fields(Message) if field.name not in ("hand
 """Fields of a message in flight that a saved state holds."""
 
 
-Common = tuple[MessageHandler | None, tuple[str, int], int, int, int, int, Any]
-"""Fields shared by the messages of a batch: handler, label, key, attempt, tries, size in bytes, content."""
+class BatchFields(NamedTuple):
+    """Fields that all messages of a batch share; `Message` explains them."""
+
+    handler: MessageHandler | None
+    label: tuple[str, int]
+    key: int
+    attempt: int
+    tries: int
+    size_bytes: int
+    content: Any
 
 
 class Batch:
     """Messages of one content, one over each of `edges`, with a single entry on the clock: that of the next to arrive.
 
     Thousands of messages in flight then need a few hundred entries. `sent_s`, `dues_s`: times of sending and arrival, seconds,
-    one for each edge. `sent`: fields shared by all. `number`, `order`: numbers of the first message and of its call; the others
-    follow in the order of `edges`.
+    one for each edge. `common`: fields shared by all. `number`, `order`: numbers of the first message and of its call; the others
+    follow in the order of `edges`. `goods`: survivals, or ALL_GOOD.
     """
 
-    __slots__ = ("_goods", "_places", "_sent", "_taken", "dues_s", "edges", "number", "order", "sent_s")
+    __slots__ = ("_common", "_goods", "_places", "_taken", "dues_s", "edges", "number", "order", "sent_s")
 
     def __init__(
-        self, sent: Common, sent_s: list[float], number: int, order: int, edges: list[int], dues_s: list[float], goods: Any
+        self, common: BatchFields, sent_s: list[float], number: int, order: int, edges: list[int], dues_s: list[float], goods: Any
     ) -> None:
-        self._sent, self.sent_s, self.number, self.order, self.edges, self.dues_s = sent, sent_s, number, order, edges, dues_s
+        self._common, self.sent_s, self.edges, self.dues_s = common, sent_s, edges, dues_s
+        self.number, self.order = number, order
         self._goods: list[bool] | None = None if goods is ALL_GOOD else list(goods)
         # Stable sort: among messages that arrive together, the one that was sent first comes first.
         self._places = sorted(range(len(edges)), key=dues_s.__getitem__)
@@ -209,7 +218,7 @@ class Batch:
 
     def message(self, place: int) -> Message:
         """Return the message at `place`."""
-        handler, label, key, attempt, tries, size_bytes, content = self._sent
+        handler, label, key, attempt, tries, size_bytes, content = self._common
         due_s, good = self.dues_s[place], True if self._goods is None else self._goods[place]
         edge, number = self.edges[place], self.number + place
         # By position, not by keyword, for speed: a message is made for each arrival.

@@ -31,7 +31,7 @@ from netsim.network.transport.messages import (
     ALL_GOOD,
     KEPT,
     Batch,
-    Common,
+    BatchFields,
     Message,
     MessageDraws,
     MessageHandler,
@@ -267,8 +267,8 @@ class Transport:
         handler is called at their ends.
         """
         if edges.size:
-            sent = None, draws.label, key, 0, 0, size_bytes, content
-            self._start_batch(sent, sent_s.tolist(), edges.tolist(), due_s.tolist(), ALL_GOOD)
+            common = BatchFields(None, draws.label, key, 0, 0, size_bytes, content)
+            self._start_batch(common, sent_s.tolist(), edges.tolist(), due_s.tolist(), ALL_GOOD)
             self._count_sent(edges.tolist(), size_bytes)
 
     # Lists for messages one at a time: they are made at the first use, because closed forms do not need them.
@@ -343,17 +343,17 @@ class Transport:
                 fields = key, attempt, tries, size_bytes, content, now, due_s, good, number + place
                 self._start_message(Message(handler, label, edge, *fields))
         else:
-            common = handler, label, key, attempt, tries, size_bytes, content
+            common = BatchFields(handler, label, key, attempt, tries, size_bytes, content)
             self._start_batch(common, [now] * len(edges), edges, dues_s, goods)
         self._count_sent(edges, size_bytes)
 
     def _start_batch(
-        self, sent: Common, sent_s: list[float], edges: list[int], dues_s: list[float], goods: Iterable[bool]
+        self, common: BatchFields, sent_s: list[float], edges: list[int], dues_s: list[float], goods: Iterable[bool]
     ) -> None:
         """Start messages over `edges` that share one entry on the clock: that of the next arrival."""
         # Reserve a number of the clock for each message, as if each had its own call: arrivals of one instant then come in the
         # same order with batches and without.
-        batch = Batch(sent, sent_s, self.sent, self.clock.reserve(len(edges)), edges, dues_s, goods)
+        batch = Batch(common, sent_s, self.sent, self.clock.reserve(len(edges)), edges, dues_s, goods)
         self.batches[batch.number] = batch
         self._await_next(batch)
 

@@ -51,10 +51,8 @@ class AsynchronousBelief(BeliefProtocol):
 
     def _begin(self) -> None:
         """Let all clients send their first messages."""
-        self._outstanding += 1
         for client in range(self.links.graph.clients):
             self._update(client)
-        self._outstanding -= 1
         self._await_returns()
         self._check()
 

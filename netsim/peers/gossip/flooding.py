@@ -188,6 +188,8 @@ class Flooding(GossipProtocol):
         if len(receivers) == len(first):
             return first
         givers: IntArray = first[place]
+        # Ties: go through the instants at which clients hear of the item, and number the clients in the order in which they send
+        # it on. Of several messages that reach a client at one instant, the one whose sender has the lowest number came first.
         order = np.full(graph.clients, -1)
         """Place of each client in the order of forwarding; -1: it does not know the item yet."""
         order[origin] = 0

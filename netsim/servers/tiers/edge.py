@@ -146,6 +146,7 @@ class Edge(StateFields):
         # The model from above counts as a new version: versions in use must not be dropped for it.
         self.server.loop.retain_versions()
         self.models.begin_term(attempt.version, ahead=ahead)
+        # An edge that goes on has begun the rounds of this term already, and counts on.
         if not ahead:
             self._left, self._models_made = self.rule.rounds, 0
             self.server.loop.begin_term((attempt.round - 1) * self.rule.rounds, Cause(TERM, attempt.number))

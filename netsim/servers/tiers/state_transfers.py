@@ -149,6 +149,7 @@ class LinkStates:
         way, now, round = self._under_way[client], self._clock.now, max(self._round(), 1)
         up, edge = way.legs[0]
         medium, edges = self._medium, np.array([edge])
+        # Draws are addressed by (round, edge), and several states may cross a link in a round: each leg is a use of its own.
         self._repeat(self._legs_begun)
         self._legs_begun += 1
         self.bytes += self._sizes[up]
