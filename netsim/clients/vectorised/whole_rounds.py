@@ -228,6 +228,7 @@ class WholeRounds:
         None if an attempt cannot be foreseen now. For peers, each of which begins rounds by itself
         (`netsim.servers.kinds.peer_rounds`). The attempts are counted only when they `join`.
         """
+        # Draws are addressed by (round, client), so it does not matter that they are read before most attempts begin.
         pool, everyone = self._pool, self._foreseen.places(len(begins_s))
         medium, now = pool.medium, pool.clock.now
         models, sends = ModelDraws.draw(medium, round, now, everyone), SendDraws.draw(medium, round, now, everyone)

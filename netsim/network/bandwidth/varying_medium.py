@@ -113,6 +113,7 @@ class VaryingMedium(SharedLink):
         clients, now = np.array([client]), self._since_s
         if now >= self._until_s:
             self._look_up(now)
+        # Without a bandwidth of its own a client sets no limit, which never changes or stops.
         limit, change_s, stop_s = np.full(1, _EVER), np.full(1, _EVER), np.full(1, _EVER)
         if self._own is not None:
             limit, change_s = self._own.rate(now, clients), self._own.next_change_s(now, clients)

@@ -208,6 +208,11 @@ class Bundle:
             self._move(order[self.split - 1][2], True)
         return self.split != split_before
 
+    def free_last(self) -> None:
+        """Free the class with the highest limit of those before the split."""
+        self.split -= 1
+        self._move(self.order[self.split][2], False)
+
     def _move(self, flow_class: FlowClass, at_limit: bool) -> None:
         """Move a class, which the caller has put on the other side of the split, in the counts of members."""
         self._count(flow_class, fewer=flow_class.count)
@@ -362,6 +367,7 @@ class Bundle:
         """Set the fields of a saved bundle, with `flow_classes` as its classes in order."""
         for name in _SAVED:
             setattr(self, name, state[name])
+        # The heaps of ends are not saved: `_refresh` puts the first end of each class there again.
         self.order = []
         for flow_class in flow_classes:
             insort(self.order, (flow_class.limit, flow_class.number, flow_class))

@@ -470,8 +470,7 @@ def _release(rising: Sequence[tuple[PathBundle, float]]) -> None:
     """Free the classes whose limit is at the highest level of all `rising` (bundle, weight): move the split of their bundles
     before them.
     """
-    top = max(bundle.penalty * bundle.order[bundle.split - 1][0] for bundle, _ in rising if bundle.split)
+    top_level = max(bundle.penalty * bundle.order[bundle.split - 1][0] for bundle, _ in rising if bundle.split)
     for bundle, _ in rising:
-        if bundle.split and bundle.penalty * bundle.order[bundle.split - 1][0] == top:
-            bundle.split -= 1
-            bundle._move(bundle.order[bundle.split][2], False)
+        if bundle.split and bundle.penalty * bundle.order[bundle.split - 1][0] == top_level:
+            bundle.free_last()

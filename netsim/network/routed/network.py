@@ -163,7 +163,7 @@ class RoutedNetwork:
         self._apply_due_bandwidths()
         source, target = ends
         hops = self.hops(source, target)
-        wait_s, cause = self._draw(owner, key[0], ends, hops)
+        wait_s, cause = self._draw_wait_and_loss(owner, key[0], ends, hops)
         # Over a cable that never carries anything again, a flow would have no end: send no bytes, and lose the transfer when its
         # delay has passed.
         stopped = any(n in self._dead for n, _ in hops)
@@ -195,7 +195,7 @@ class RoutedNetwork:
         )
         return self.transfers.route(links, return_links)
 
-    def _draw(self, owner: str, kind: str, ends: tuple[int, int], hops: Hops) -> tuple[float, str | None]:
+    def _draw_wait_and_loss(self, owner: str, kind: str, ends: tuple[int, int], hops: Hops) -> tuple[float, str | None]:
         """Draw the waits of the cables on the way, and losses by them; return (sum of the waits in seconds, cause of a loss or
         None).
         """

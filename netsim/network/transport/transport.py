@@ -444,7 +444,12 @@ class Transport:
         """
         self._on_sent(message)
         # Fast path: most messages survive where nothing else than the channel can lose them.
-        cause = None if self._only_channels_lose and message.good else self._cause_of_loss(message)
+        if self._only_channels_lose and message.good:
+            cause = None
+        else:
+            cause = self._cause_of_loss(message)
+            if self.jammed is not None:
+                self.jammed.end(message, delivered=cause is None)
         if self.recording:
             self.recorder.message(self._row(message, "delivered" if cause is None else "lost", cause))
         handler = message.handler
@@ -464,12 +469,9 @@ class Transport:
             self._send_again(message, handler)
 
     def _cause_of_loss(self, message: Message) -> str | None:
-        """Return the cause of the loss of a message that ends now, or None; take it off its jammable channel."""
+        """Return the cause of the loss of a message that ends now, or None."""
         outage = self.cuts.cause(self._link[message.edge], message.sent_s, message.due_s)
-        cause = cause_of_loss(outage, "jammed" if message.jammed else None, message.cause, message.good)
-        if self.jammed is not None:
-            self.jammed.end(message, delivered=cause is None)
-        return cause
+        return cause_of_loss(outage, "jammed" if message.jammed else None, message.cause, message.good)
 
     def _pause(self, message: Message, until_s: float) -> None:
         """Put the next sending of a lost message on the clock."""

@@ -416,6 +416,7 @@ class MessageServer(RoundServer):
     def close_round(self) -> None:
         """Close the round under way, if there is one."""
         if self._round is not None:
+            # The process of the round waits at its one event (`ClosedByApp.wait`): going on with it runs the close to its end.
             closing, self._round = self._round, None
             for _ in closing:
                 raise AssertionError("a round of an application has one close")
