@@ -241,8 +241,8 @@ class PeerRounds:
     def _list_events(own: _OwnRound) -> None:
         """List the ends of trainings and the arrivals of an own round by time."""
         trained_s, senders, peers = own.attempts.times[END], own.senders, len(own.ends_s)
-        # Origins are equal for what one peer schedules in one event. Each peer has two in a round: what it schedules at the end of
-        # its training, and what it has sent before.
+        # Origins are equal for what one peer schedules in one event. Each peer has two in a round: what it schedules at the end
+        # of its training, and what it has sent before.
         first_origin, zeros, everyone = 2 * own.number * peers, np.zeros(peers, np.int64), np.arange(peers)
         events = np.array([first_origin + everyone, everyone, zeros, zeros + _TRAINED])
         if len(senders):
@@ -255,7 +255,7 @@ class PeerRounds:
 
     def _fill_queue(self) -> bool:
         """Put what happens up to the close into its order; return False if only the numbers of single events decide it."""
-        # Each own round is sorted once (`_list_events`); of it a piece is due. Several rounds overlap, so sort the pieces together.
+        # Each own round is sorted once (`_list_events`), and a piece of it is due. Rounds overlap, so sort the pieces together.
         peers = self._host.pool.count
         parts, parts_s = [], []
         for own in self._rounds.values():
