@@ -43,6 +43,7 @@ def restored_updates(medium: Medium, state: State) -> list[Update]:
         update = Update.__new__(Update)
         for name in FIELDS:
             setattr(update, name, saved[name])
+        update.end_number = -1
         update.model_draws = models[model_place]
         if not update.outcome:
             update.send_draws = sends[send_place]

@@ -191,7 +191,9 @@ class GroupComplete(EndsOfRound):
             self._on_group_end(scheduler.leave(client) or [])
             self._waking.wake_at_end_of_instant()
             return
-        scheduler.measure(client, update.outcome_s - update.selected_s, update.drawn_steps)
+        # An update that another edge began says nothing of the time from here: this edge did not dispatch it.
+        if not update.handed_over:
+            scheduler.measure(client, update.outcome_s - update.selected_s, update.drawn_steps)
         group = scheduler.group_of.get(client)
         if group is None:
             dispatch.keep_waiting(update)

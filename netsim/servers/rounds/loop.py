@@ -438,7 +438,8 @@ class RoundLoop:
     def retain_versions(self) -> None:
         """Let the learner keep the versions of the model that updates started from, or clients may begin from."""
         if self._outlast and self.learner.aggregates:
-            in_use = [attempt.version for attempt in (*self.pool.alive.values(), *self.close.pending())]
+            waiting = (end for end in self.close.pending() if not end.censored)
+            in_use = [attempt.version for attempt in (*self.pool.alive.values(), *waiting)]
             self.learner.retain([*in_use, *self.dispatch.held_versions(self.round + 1)])
 
     def _wait_for_open(self, number: int) -> Process[Cause]:

@@ -263,6 +263,45 @@ def test_resumed_in_the_middle_clients_move_on(moving: str, kind: str, tmp_path:
     assert ("handed-over" in causes) == (moving in ("handed-over", "with-state"))
 
 
+RULES: dict[str, dict[str, Any]] = {
+    "safa": {"kind": "safa", "per_round": 1, "lag_tolerance": 1},
+    "compass": {"kind": "compass", "min_steps": 1, "max_steps": 5},
+    "buffered": {"kind": "buffered", "buffer": 2},
+    "semi-synchronous": {"kind": "semi-synchronous", "round_s": 1.1},
+    "quorum": {"kind": "synchronous", "deadline_s": 0.9, "at_least": 1},
+}
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["waits", "goes on"])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("moving", FATES)
+def test_clients_move_between_edges_of_any_rule(moving: str, rule: str, goes_on: bool, tmp_path: Path) -> None:
+    tables = _rough(tmp_path, moving, "learner")
+    # Two edges of this rule, and clients of a third that come and go.
+    groups = [{"name": "a", "count": 2}, {"name": "b", "count": 2}, {"name": "edge-1", "count": 2}]
+    tiers = [
+        {"name": "near", "groups": ["a", "edge-1"], "rounds": 2, "goes_on": goes_on, "server": RULES[rule]},
+        {"name": "far", "groups": ["b"], "server": {"kind": "buffered"}},
+    ]
+    tables |= {
+        "clients": {"count": 6, "groups": groups},
+        "compute": {"delay": RANDOM, "seconds_per_sample": 0.001},
+        "learner": LEARNER if rule == "safa" else LEARNER | {"aggregation": {"kind": "fixed-share"}},
+    }
+    visited = ["b", "edge-1", "a"]
+    rows = [f"{n % 6},{n * 0.7 + 0.3},{n * 0.7 + 3.1},{visited[n % 3]}\n" for n in range(1, 60)]
+    moves = "".join(["client,start_s,end_s,edge\n", *rows])
+    tables["edges"] |= {"tiers": tiers} | _moving(tmp_path, moving, moves)
+    whole_built, whole = played(tables)
+    counts = whole_built.server.counts()
+    assert counts["selected"] == sum(counts[outcome] for outcome in ("delivered", "lost", "late", "aborted", "in_flight"))
+    assert len(whole.rounds) >= 4
+    for cut in (1, 3):
+        built, records = resumed(tables, cut)
+        assert_alike(records, whole)
+        np.testing.assert_array_equal(built.trained.model.numpy(), whole_built.trained.model.numpy())
+
+
 @pytest.mark.parametrize("kind", ["links", "network", "learner"])
 @pytest.mark.parametrize("moving", FATES)
 def test_whatever_begins_ends_though_clients_move(moving: str, kind: str, tmp_path: Path) -> None:
