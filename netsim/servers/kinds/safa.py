@@ -47,7 +47,7 @@ class ByVersion(StateFields, Dispatch):
     ValueError for a tolerance below 0.
     """
 
-    state_fields = ("_wants", "_begun", "_made_round", "_version", "_moved")
+    state_fields = ("_wants", "_begun", "_made_round", "_version", "_moved", "renewed")
     needs_updates = needs_losses = False
     restarts: Sequence[tuple[int, int]] = ()
 
@@ -173,7 +173,7 @@ class PickedArrived(EndsOfRound):
     that is not > 0.
     """
 
-    state_fields = ("_last",)
+    state_fields = ("_last", "_number", "_due_s", "_arrived", "_first")
     folds_none = True
 
     def __init__(

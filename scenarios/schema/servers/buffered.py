@@ -70,35 +70,41 @@ class Buffered(Server):
         check_channels(scenario, self.contention, "server.concurrency", self.concurrency)
         require_policy(scenario, "concurrency", self.concurrency)
         refuse_reward(scenario, "measures a selection of m clients; leave it out")
-        self._check_notices(scenario)
-        self._check_pacing()
         if scenario.learner is not None and scenario.learner.buffer > 1:
             buffer = scenario.learner.buffer
             raise problem(("learner", "buffer"), buffer, "leave it out: server.buffer says what makes a new model")
 
-    def _check_notices(self, scenario: "Scenario") -> None:
+    def check_members(self, scenario: "Scenario", place: tuple[str | int, ...], *, of_edges: bool) -> None:
+        """Refuse urgent notices that shorten no training, and keys of the other way of pacing."""
+        if self.urgent_notices and of_edges:
+            reason = "shortens the training of clients, and the members are edges; leave it out"
+            raise problem((*place, "urgent_notices"), True, reason)
+        self._check_notices(scenario, place)
+        self._check_pacing(place)
+
+    def _check_notices(self, scenario: "Scenario", place: tuple[str | int, ...]) -> None:
         """Refuse urgent notices without a bound on staleness or without epochs to end at, and a delay of notices without them."""
         if not self.urgent_notices:
             if self.notice_s:
-                raise problem(("server", "notice_s"), self.notice_s, "is of urgent notices; set urgent_notices = true")
+                raise problem((*place, "notice_s"), self.notice_s, "is of urgent notices; set urgent_notices = true")
             return
         if self.staleness_bound is None:
-            raise problem(("server", "urgent_notices"), True, "needs staleness_bound, which says what is too old")
+            raise problem((*place, "urgent_notices"), True, "needs staleness_bound, which says what is too old")
         has_epochs = scenario.learner is not None or (scenario.work is not None and scenario.clients.data_sizes is not None)
         if not has_epochs:
             reason = "nothing says what an epoch is; give [learner], or [work] and clients.data_sizes"
-            raise problem(("server", "urgent_notices"), True, reason)
+            raise problem((*place, "urgent_notices"), True, reason)
 
-    def _check_pacing(self) -> None:
+    def _check_pacing(self, place: tuple[str | int, ...]) -> None:
         """Refuse keys of the other way of pacing."""
         if self.pacing == "deliveries":
             for key in ("unknown_latency_s", "check_every_s"):
                 if (value := getattr(self, key)) is not None:
-                    raise problem(("server", key), value, 'is of pacing by latency; set pacing = "latency", or leave it out')
+                    raise problem((*place, key), value, 'is of pacing by latency; set pacing = "latency", or leave it out')
             return
         if self.buffer > 1:
             reason = 'leave it out: with pacing = "latency" a model is made when it is time, of all that has arrived'
-            raise problem(("server", "buffer"), self.buffer, reason)
+            raise problem((*place, "buffer"), self.buffer, reason)
 
     def check_policy(self, policy: "Component", scenario: "Scenario") -> None:
         """Refuse a policy that selects all clients if fewer may be at work; with pacing by latency, one that needs `buffer`."""

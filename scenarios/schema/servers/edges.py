@@ -128,7 +128,8 @@ class Tier(Section):
     """True: while its model travels up and the next one down, the edge makes rounds of its next term, at most all of them, from
     the model it sent. The model that arrives then gets what the edge has learnt since. False: it waits for that model."""
     server: component_of("server", described=RULES, base=OwnServer) = {"kind": "synchronous"}  # type: ignore[valid-type]
-    """Course of the edge's rounds."""
+    """Course of the edge's rounds: synchronous, semi-synchronous, buffered, safa, compass (of clients), or a class of your own.
+    `per_round` and `concurrency` may be left out: all members of the edge."""
     policy: component_of("policy") = {"kind": "random"}  # type: ignore[valid-type]
     """Policy by which an edge selects among its members."""
 
@@ -291,9 +292,9 @@ def _check_rules(scenario: "Scenario", edges: Edges) -> None:
             value, per_round = tier.server.parameters().get(key), tier.server.parameters().get("per_round")
             if value is not None and per_round is not None and value > per_round:
                 raise problem((*place, key), value, f"must be at most the {per_round} members of per_round")
-        for key, null in (("contention", False), ("urgent_notices", False), ("staleness_bound", None)):
-            if tier.server.parameters().get(key, null) != null:
-                raise problem((*place, key), tier.server.parameters()[key], "is of a server without edges; leave it out")
+        if tier.server.contends:
+            reason = "is about the sub-channels of [channels], which belong to one server; leave it out"
+            raise problem((*place, "contention"), True, reason)
 
 
 def _check_learner(scenario: "Scenario") -> None:

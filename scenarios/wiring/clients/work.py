@@ -70,7 +70,7 @@ def _partial_work(scenario: Scenario, context: Context, plan: WorkPlan, whole: W
 
 def _eager_work(scenario: Scenario, planned: WorkLaw, learner: FederatedLearner) -> EagerWork:
     """Return the work of a `learner` that trains as an update begins, so that it knows the amount; raises UserError."""
-    if scenario.server.notifies:
+    if any(server.notifies for server in scenario.servers_of_clients.values()):
         problem = "learner.trainer: is eager, so that its clients have trained before a notice could end their training early"
         raise UserError(f"{problem}; leave server.urgent_notices out")
     return EagerWork(planned=planned, learner=learner)

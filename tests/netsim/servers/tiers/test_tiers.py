@@ -197,7 +197,7 @@ WORLDS: dict[str, dict[str, Any]] = {
     "deadline above": study(tier(rounds=3), server={"per_round": 2, "deadline_s": 4.0}),
     "cancelled": study(tier(rounds=3), server={"per_round": 2, "first": 1, "stragglers": "cancel", "when_short": "proceed"}),
     "safa below": study(tier(rounds=3, server={"kind": "safa", "per_round": 2, "lag_tolerance": 1}), clients={"count": 7}),
-    "safa below, going on": study(tier(rounds=3, goes_on=True, server={"kind": "safa"}), clients={"count": 7}),
+    "safa below, going on": study(tier(rounds=3, goes_on=True, server={"kind": "safa", "deadline_s": 0.9}), clients={"count": 7}),
     "compass below": study(
         tier(rounds=3, server={"kind": "compass", "min_steps": 1, "max_steps": 6}),
         clients={"count": 7, "data_sizes": 30.0},
@@ -210,6 +210,21 @@ WORLDS: dict[str, dict[str, Any]] = {
         compute={"seconds_per_sample": 0.02},
         work={"batch_size": 10},
         server={"per_round": 2, "deadline_s": 4.0},
+    ),
+    "bound below": study(tier(rounds=3, server={"kind": "buffered", "staleness_bound": 1}), clients={"count": 7}),
+    "bound": study(
+        tier(rounds=2, server={"kind": "buffered", "staleness_bound": 2}),
+        server={"kind": "buffered", "concurrency": 2, "staleness_bound": 1},
+        policy={"kind": "random"},
+    ),
+    "urgent notices below": study(
+        tier(rounds=3, server={"kind": "buffered", "staleness_bound": 1, "urgent_notices": True, "notice_s": 0.1}),
+        clients={"count": 7, "data_sizes": 30.0},
+        compute={"seconds_per_sample": 0.02},
+        work={"batch_size": 10, "epochs": 4},
+    ),
+    "paced below": study(
+        tier(rounds=3, server={"kind": "buffered", "pacing": "latency", "unknown_latency_s": 1.0}), clients={"count": 7}
     ),
     "first below": study(tier(rounds=2, server={"kind": "synchronous", "first": 1}), server={"per_round": 2, "first": 1}),
     "three tiers": study(

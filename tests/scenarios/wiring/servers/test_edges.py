@@ -70,12 +70,16 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "unknown rule": (study(tier(server={"kind": "sfa"})), r"edges\.tiers\.0\.server\.kind = .sfa.: unknown server 'sfa'"),
     "contention": (
         study(tier(server={"kind": "synchronous", "contention": True})),
-        r"edges\.tiers\.0\.server\.contention = true: is of a server without edges",
+        r"edges\.tiers\.0\.server\.contention = true: is about the sub-channels of \[channels\], which belong to one server",
     ),
     "server without edges": (
         study(server={"kind": "compass"}),
         r"server\.kind = .compass.: assigns local steps to its members, and edges make rounds; set kind = 'synchronous', "
         r"'semi-synchronous', 'buffered' or 'safa', or leave \[edges\] out",
+    ),
+    "urgent notices to edges": (
+        study(server={"kind": "buffered", "concurrency": 2, "staleness_bound": 2, "urgent_notices": True}),
+        r"server\.urgent_notices = true: shortens the training of clients, and the members are edges; leave it out",
     ),
     "steps for edges": (
         study(tier(name="region", server={"kind": "compass"}), tier(count=4, above="region")),
