@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.collisions import FOLDERS
 from scenarios.flower.internals import require_flwr
-from scenarios.flower.simulated_time import in_library
+from scenarios.flower.simulated_time import is_library_file
 from scenarios.registry.in_process import find_object
 from scenarios.schema.errors import UserError, did_you_mean, first_line
 from scenarios.schema.section import Tables
@@ -31,24 +31,26 @@ _NETSIM_FOLDERS = tuple(f"{_ROOT / name}{os.sep}" for name in ("netsim", *FOLDER
 
 @dataclass(frozen=True)
 class App:
-    """The components of an app, by their names, and its run config."""
+    """Flower app: its components, and its run config."""
 
     name: str
     run_config: Tables
     serverapp: str = ""
+    """The ServerApp as "module:object"; empty for an app of objects."""
     clientapp: str = ""
     folder: Path | None = None
     """Folder on the import path while the app runs; None: the components are objects."""
     objects: tuple[Any, Any] | None = None
+    """The ServerApp and the ClientApp, if they are objects of this process."""
 
     def is_file(self, file: str) -> bool:
         """Return True if `file` belongs to the app. For an app of objects: all files but those of libraries and of netsim."""
         if self.folder is not None:
             return file.startswith(f"{self.folder}{os.sep}")
-        return not (in_library(file) or f"{os.sep}flwr{os.sep}" in file or file.startswith(_NETSIM_FOLDERS))
+        return not (is_library_file(file) or f"{os.sep}flwr{os.sep}" in file or file.startswith(_NETSIM_FOLDERS))
 
     def owns(self, module: str) -> bool:
-        """Return True if a module of this name is one of the app's."""
+        """Return True if the imported module of this name belongs to the app."""
         file = getattr(sys.modules.get(module), "__file__", None)
         return module == "__main__" if file is None else self.is_file(file)
 
@@ -59,7 +61,7 @@ class App:
 
     @contextmanager
     def components(self) -> Iterator[tuple[Any, Any]]:
-        """Import the ServerApp and the ClientApp; the app's modules leave the process with the block. Raises UserError."""
+        """Import the ServerApp and the ClientApp for the block, and remove the app's modules after it; raises UserError."""
         require_flwr()
         if self.objects is not None:
             yield self.objects
@@ -134,7 +136,7 @@ def app_folder(app: str) -> Path:
 
 
 def app_files(app: str) -> list[Path]:
-    """Return the program files of an app in a folder, and its pyproject.toml; none of an app of objects."""
+    """Return the pyproject.toml and the program files of an app; empty for an app of objects."""
     if find_object(app) is not None:
         return []
     folder = app_folder(app)
@@ -197,7 +199,7 @@ def flatten(tables: Mapping[str, Any], above: str = "") -> Tables:
     return flat
 
 
-def app_of(section: Flower) -> App:
+def find_app(section: Flower) -> App:
     """Return the app of a scenario; raises UserError."""
     require_flwr()
     objects = find_object(section.app)

@@ -42,10 +42,13 @@ _ERRORS = {
 
 
 def _called_by_app(method: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a method that the app calls: refuse calls from other threads, and use real time within the method."""
+    """Decorator of the methods that the app calls.
+
+    Calls from other threads are refused, and kept failures raised again. Within the method time is real.
+    """
 
     @wraps(method)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+    def check_and_call(*args: P.args, **kwargs: P.kwargs) -> T:
         """Check the caller and earlier failures, and call the method in real time."""
         grid: Any = args[0]
         if threading.get_ident() != grid.time.thread:
@@ -55,7 +58,7 @@ def _called_by_app(method: Callable[P, T]) -> Callable[P, T]:
         with inside(grid.time, False), grid.own_randomness():
             return method(*args, **kwargs)
 
-    return checked
+    return check_and_call
 
 
 class SimulatedGrid(Grid):
@@ -71,7 +74,7 @@ class SimulatedGrid(Grid):
         run_config: Tables,
         is_file: Callable[[str], bool],
     ) -> None:
-        """`is_file`: True for names of files of the app."""
+        """`is_file`: function that returns True for names of files of the app."""
         self.section = section
         self._server, self._nodes, self._reports = server, nodes, reports
         self._clock = server.clients.clock
@@ -96,20 +99,20 @@ class SimulatedGrid(Grid):
         """Random state of the ServerApp, kept while ClientApps run."""
         self.failure: Exception | None = None
         """Failure of the simulation or of a ClientApp. It is kept, because the ServerApp may catch it."""
-        self._failed_at: types.TracebackType | None = None
+        self._failure_traceback: types.TracebackType | None = None
 
     def check(self) -> None:
         """Raise the kept failure again, with its own traceback instead of the app's."""
         if self.failure is not None:
-            raise self.failure.with_traceback(self._failed_at)
+            raise self.failure.with_traceback(self._failure_traceback)
 
     @contextmanager
     def _keep_failures(self) -> Iterator[None]:
-        """Context manager: keep an exception of the block, which is no error of the ServerApp."""
+        """Keep an exception of the block for `check`: it is a failure of the simulation, and not an error of the ServerApp."""
         try:
             yield
         except Exception as error:
-            self.failure, self._failed_at = error, error.__traceback__
+            self.failure, self._failure_traceback = error, error.__traceback__
             raise
 
     def refuse(self, problem: str) -> NoReturn:
@@ -160,7 +163,8 @@ class SimulatedGrid(Grid):
 
     @_called_by_app
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Send messages; return their ids. A generator of messages is app code, so it runs in simulated time."""
+        """Send messages and return their ids."""
+        # A generator of messages is code of the app, so it runs in simulated time.
         with inside(self.time, True):
             batch = list(messages)
         return self._push(batch)
@@ -203,9 +207,9 @@ class SimulatedGrid(Grid):
         pool = self._server.clients
         if self._polls < _MOST_POLLS or pool.under_way or float(pool.availability.next_change_s.min()) < math.inf:
             return
-        named, present = len(self._server.choice.clients()), int(self._server.messages.present().sum())
+        chosen, present = len(self._server.choice.clients()), int(self._server.messages.present().sum())
         text = f"its ServerApp asked {_MOST_POLLS:,} times for nodes without sending a message; {present} of {pool.count} are"
-        nodes = "present, and no node will come or go" if named == present else f"present, of which the policy names {named}"
+        nodes = "present, and no node will come or go" if chosen == present else f"present, of which the policy names {chosen}"
         self.refuse(f"{text} {nodes}; let it wait for fewer, such as by min_available_nodes of its strategy")
 
     def _receive(self, ids: list[str], timeout: float | None) -> list[Message]:
@@ -222,11 +226,12 @@ class SimulatedGrid(Grid):
         if missing and timeout is not None and timeout <= 0:
             return self._pull(ids)
         if missing:
-            over = self._clock.event()
-            self._waiting = dict.fromkeys(missing, (missing, over))
+            all_arrived = self._clock.event()
+            self._waiting = dict.fromkeys(missing, (missing, all_arrived))
             if timeout is not None:
-                self._clock.call_at(until_s, lambda _: None if over.triggered else over.succeed(), None, LAST)
-            self._wait(lambda: self._server.wait(over))
+                # With priority LAST, replies that arrive at the timeout still count.
+                self._clock.call_at(until_s, lambda _: None if all_arrived.triggered else all_arrived.succeed(), None, LAST)
+            self._wait(lambda: self._server.wait(all_arrived))
             self._waiting = {}
         return self._pull(ids)
 
@@ -277,7 +282,10 @@ class SimulatedGrid(Grid):
         return ids
 
     def _prepare(self, message: Message, frozen: dict[int, tuple[RecordDict, int]]) -> engine.Message:
-        """Return the engine's message for `message`, with its present content."""
+        """Return the engine's message for `message`, with a copy of its present content.
+
+        `frozen`: copies and sizes of the contents so far, by `id`; an app often sends one content to many nodes.
+        """
         metadata = message.metadata
         client = internals.client_of(metadata.dst_node_id)
         if not 0 <= client < self._server.clients.count:
@@ -290,13 +298,13 @@ class SimulatedGrid(Grid):
             content = internals.copy_content(message.content)
             frozen[key] = content, max(internals.count_bytes(content), 1)
         content, size = frozen[key]
-        instruction = internals.with_content(message, content)
+        instruction = internals.replace_content(message, content)
 
         answers: list[Answer] = []  # the answer, once there is one
 
         def work(sent: engine.Message) -> Load:
             """Run the client's app on a copy of the message when its work begins; return the load that its reply states."""
-            received = internals.with_content(instruction, internals.copy_content(content))
+            received = internals.replace_content(instruction, internals.copy_content(content))
             if self._randomness is None:
                 self._randomness = save_state()
             self._working = True
@@ -306,7 +314,7 @@ class SimulatedGrid(Grid):
                 self._working = False
             sent.loss = self._loss_of(sent, answer)
             if answer.reply.has_content():
-                reply = internals.with_content(answer.reply, internals.copy_content(answer.reply.content))
+                reply = internals.replace_content(answer.reply, internals.copy_content(answer.reply.content))
                 answer = answer._replace(reply=reply)
             answers.append(answer)
             return answer.load
@@ -314,7 +322,7 @@ class SimulatedGrid(Grid):
         def on_end(sent: engine.Message) -> None:
             """Callback as the message ends: give the app a reply or an error, or nothing for a lost message."""
             if sent.outcome == "delivered":
-                self._arrive(name, answers[0], sent.kind)
+                self._deliver(name, answers[0], sent.kind)
             elif sent.outcome in _ERRORS and (sent.outcome != "lost" or self.section.lost == "error"):
                 self._fail(name, instruction, *_ERRORS[sent.outcome])
             else:
@@ -330,7 +338,7 @@ class SimulatedGrid(Grid):
         )
 
     def _loss_of(self, sent: engine.Message, answer: Answer) -> float:
-        """Return the loss that an answer reports; raises UserError where the policy needs it and there is none."""
+        """Return the loss that an answer reports, NaN without one; raises UserError if the policy needs a loss."""
         loss = self._reports.loss_of(answer.metrics)
         reply = answer.reply
         if self._server.choice.needs_losses and sent.trains and reply.has_content() and math.isnan(loss):
@@ -340,30 +348,30 @@ class SimulatedGrid(Grid):
             raise UserError(f"{problem}; name the metric with the loss, or choose another policy")
         return loss
 
-    def _arrive(self, name: str, answer: Answer, kind: str) -> None:
+    def _deliver(self, name: str, answer: Answer, kind: str) -> None:
         """Add the metrics of an answer to message `name` to the reports, and give its reply to the app."""
         self._message_count += 1
         internals.set_message_id(answer.reply, self._message_count)
         if answer.metrics:
             self._reports.add_reply(kind, answer.metrics, answer.load.samples)
-        self._keep(name, answer.reply)
+        self._store_reply(name, answer.reply)
 
     def _fail(self, name: str, instruction: Message, code: int, reason: str) -> None:
         """Give the app an error as the reply to message `name`."""
         with internals.task_identity(internals.SERVER_NODE):
             reply = Message(Error(code, reason), reply_to=instruction)
         internals.set_source(reply, internals.SERVER_NODE)
-        self._keep(name, reply)
+        self._store_reply(name, reply)
 
-    def _keep(self, name: str, reply: Message) -> None:
+    def _store_reply(self, name: str, reply: Message) -> None:
         """Store the reply to message `name`, and end the wait for its group if it is the last one."""
         reply.metadata.__dict__["_created_at"] = EPOCH_S + self._clock.now
         self._replies[name] = reply
-        group, over = self._waiting.get(name, (None, None))
+        group, all_arrived = self._waiting.get(name, (None, None))
         if group is not None:
             group.discard(name)
-            if not group and not over.triggered:
-                over.succeed()
+            if not group and not all_arrived.triggered:
+                all_arrived.succeed()
 
     def _open_round(self, messages: list[Message]) -> None:
         """Open a round if the app begins one with these messages.

@@ -52,7 +52,7 @@ def set_message_id(message: Message, number: int) -> str:
 
 
 def set_source(message: Message, node: int) -> None:
-    """Set the node from which a message comes, and its run; old versions leave this to the network."""
+    """Set the node from which a message comes, and its run. In old versions of flwr the network does this."""
     fields = message.metadata.__dict__
     fields["_src_node_id"], fields["_run_id"] = node, RUN_ID
 
@@ -102,7 +102,7 @@ def _copy_fields(record: Any) -> Any:
     return copied
 
 
-def with_content(message: Message, content: RecordDict | None) -> Message:
+def replace_content(message: Message, content: RecordDict | None) -> Message:
     """Return a copy of `message` with other content and copied metadata."""
     copy = object.__new__(type(message))
     copy.__dict__.update(message.__dict__)
@@ -121,7 +121,7 @@ def _record_classes() -> tuple[Any, Any]:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Return True for a number that is no truth value."""
+    """Return True for a number other than True and False."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -131,7 +131,7 @@ _LEGACY_SAMPLES = ("fitres.num_examples", "evaluateres.num_examples")
 
 
 def reported_numbers(content: RecordDict) -> dict[str, int | float]:
-    """Return the numbers that a reply reports, by name: those of all records of metrics, and of the metrics of the old API."""
+    """Return the numbers in all records of metrics of a reply, by name; metrics of the old API included."""
     # Not `RecordDict.metric_records`, which builds a synchronised dict at each call and is slower.
     metrics, _ = _record_classes()
     numbers: dict[str, int | float] = {}
@@ -187,7 +187,7 @@ def _value_bytes(value: Any) -> int:
 
 @contextmanager
 def replace_attributes(changes: list[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Context manager: replace attributes of modules or classes; `changes`: owner, name and value of each."""
+    """Replace attributes of modules or classes within the block. `changes`: owner, name and new value of each."""
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in changes]
     for owner, name, value in changes:
         setattr(owner, name, value)

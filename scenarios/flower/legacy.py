@@ -18,11 +18,14 @@ _REGISTER_S = 3.0
 
 
 class _CollectedError(Exception):
-    """Ends the first call of an instruction, whose message has been collected."""
+    """Error that stops a call after `_Mail` has collected its messages. The call is made again when the replies are there."""
 
 
 class _Mail:
-    """Grid for proxies of clients. It collects the messages of all calls first, and later gives each call its replies."""
+    """Grid for proxies of clients, which batches their calls.
+
+    It first collects the messages of all calls, so that they are sent together. Then each call is made again with its replies.
+    """
 
     def __init__(self, grid: SimulatedGrid) -> None:
         self._grid = grid
@@ -47,7 +50,7 @@ class _Mail:
         return None
 
     def replay(self, call: Callable[[], Any], replies: list[Any]) -> Any:
-        """Return the result of `call`, whose messages get `replies`."""
+        """Return the result of `call`. Its messages are not sent: they get `replies`."""
         self._replies = replies
         try:
             return call()
@@ -55,8 +58,7 @@ class _Mail:
             self._replies = None
 
     def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> Any:
-        """While collecting, keep the messages and stop the call; while replaying, return the replies of the call; otherwise send.
-        """
+        """Send messages and return their replies. During `collect` keep them and stop the call; during `replay` send nothing."""
         if self._messages is not None:
             self._messages.extend(messages)
             raise _CollectedError
@@ -67,7 +69,7 @@ class _Mail:
 
 
 class _OrderedFuture(Future):  # type: ignore[type-arg]
-    """Future with a hash that is its number of submission, so that sets keep that order."""
+    """Future with its number of submission as its hash, so that sets keep the order of submission."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -100,8 +102,8 @@ class _BatchExecutor:
         """Run all calls that were submitted."""
         calls, self._calls = self._calls, []
         collected = [self._mail.collect(call) for _, call in calls]
-        sent = [message for messages in collected for message in messages or ()]
-        replies = {reply.metadata.reply_to_message_id: reply for reply in self._mail.send_and_receive(sent)} if sent else {}
+        batch = [message for messages in collected for message in messages or ()]
+        replies = {reply.metadata.reply_to_message_id: reply for reply in self._mail.send_and_receive(batch)} if batch else {}
         for (future, call), messages in zip(calls, collected, strict=True):
             answers = [replies[name] for message in messages or () if (name := message.metadata.message_id) in replies]
             try:
@@ -127,13 +129,11 @@ def run_in_one_thread(grid: SimulatedGrid) -> Iterator[None]:
         return executors[-1]
 
     def wait(fs: Any, timeout: float | None = None) -> tuple[list[Any], set[Any]]:
-        """Run the calls of the last executor; return (futures in the order of submission, none undone), like
-        `concurrent.futures.wait`.
-        """
+        """Run the calls of the last executor. Return the done futures and the others, of which there are none."""
         executors.pop().run()
         return sorted(fs, key=hash), set()
 
-    def start_manager(given: Any, manager: Any) -> tuple[Any, Any, Any]:
+    def start_manager(grid: Any, manager: Any) -> tuple[Any, Any, Any]:
         """Follow the nodes without a thread; return null objects in place of the thread and its events."""
         _follow_nodes(mail, manager, GridClientProxy)
         null_thread = types.SimpleNamespace(join=lambda: None, set=lambda: None, wait=lambda: None)
@@ -160,8 +160,9 @@ def _follow_nodes(mail: _Mail, manager: Any, proxy: Any) -> None:
                 proxies[node] = proxy(node_id=node, grid=mail, run_id=mail.run.run_id)
                 manager.register(proxies[node])
 
-    def with_update(method: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `method` with an `update` before each call."""
+    def update_first(method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method that updates the clients, and then calls `method`."""
+
         def call(*args: Any, **kwargs: Any) -> Any:
             """Update the nodes, and call the method."""
             update()
@@ -180,5 +181,5 @@ def _follow_nodes(mail: _Mail, manager: Any, proxy: Any) -> None:
 
     for name in ("num_available", "all", "sample"):
         with suppress(AttributeError):
-            setattr(manager, name, with_update(getattr(manager, name)))
+            setattr(manager, name, update_first(getattr(manager, name)))
     manager.wait_for = wait_for

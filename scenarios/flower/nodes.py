@@ -25,7 +25,7 @@ _SAMPLES_LIMIT = 2**53
 
 
 def _message_text(message: Message) -> str:
-    """Describe a message by id, type and node."""
+    """Return a description of a message by id, type and node."""
     metadata = message.metadata
     return f"message {metadata.message_id} ({metadata.message_type}) at node {metadata.dst_node_id}"
 
@@ -51,7 +51,7 @@ class Nodes:
         seed: int,
         needs_samples: bool,
     ) -> None:
-        """`needs_samples`: the time of a message depends on its samples."""
+        """`needs_samples`: True if the time of a message depends on its samples."""
         self._app, self._section, self._run_config = clientapp, section, dict(run_config)
         self._clients, self._seed, self._needs_samples = clients, seed, needs_samples
         self._contexts: dict[int, Context] = {}
@@ -86,7 +86,10 @@ class Nodes:
         return self._contexts[client]
 
     def call(self, client: int, message: Message, time: AppTime) -> Answer:
-        """Return the answer of a client's app to `message`; seeds the generators of the process."""
+        """Call the client's app with `message` and return its answer; an exception of the app becomes an error reply.
+
+        The process's random generators are seeded for each call. Raises UserError for a result that is no Message.
+        """
         from flwr.app import Message as MessageClass
 
         self._calls[client] = number = self._calls.get(client, 0) + 1
@@ -159,7 +162,7 @@ class Nodes:
         raise UserError(f"flower.samples_key = {self._section.samples_key!r}: {reason}; name the metric with the samples")
 
     def _passes(self, key: str) -> float:
-        """Return the passes over the samples that the run config sets under `key`; raises UserError."""
+        """Return the number of passes over the samples, from `key` of the run config; raises UserError."""
         value = self._run_config.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
             problem = f"flower.epochs_key = {key!r}: the app's run config has {value!r} there"

@@ -19,8 +19,8 @@ _NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
-    """Evaluation of a round, as the app reported it."""
+class ReportedEvaluation:
+    """Evaluation of a round, as the app reported it; numbers are NaN if it reported none."""
 
     accuracy: float
     loss: float
@@ -40,7 +40,9 @@ class Reports:
     accuracy_key: str | None = None
     loss_key: str | None = None
     _server: dict[str, float] = field(default_factory=dict)
+    """Metrics that the server measured."""
     _sums: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    """Weighted sum and sum of weights of each metric, by kind of message."""
 
     def add_reply(self, kind: str, metrics: Mapping[str, float], samples: int | None) -> None:
         """Add the `metrics` of a reply to a message of `kind`.
@@ -63,7 +65,7 @@ class Reports:
         """Add metrics that the server itself measured."""
         self._server |= {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
 
-    def take(self) -> Reported | None:
+    def take(self) -> ReportedEvaluation | None:
         """Return the reports since the last call, or None without any."""
         if not (self._server or self._sums):
             return None
@@ -71,25 +73,26 @@ class Reports:
         evaluation, training, server = means.get("evaluate", {}), means.get("train", {}), self._server
         self._sums, self._server = {}, {}
         loss = _metric("loss", self.loss_key, server, evaluation)
-        return Reported(
+        return ReportedEvaluation(
             accuracy=_metric("acc", self.accuracy_key, server, evaluation),
             loss=loss,
             training_loss=_metric("loss", self.loss_key, training),
             metrics=dict(
-                item for source, values in sorted({**means, "server": server}.items()) for item in _prefixed(source, values)
+                item for source, values in sorted({**means, "server": server}.items()) for item in _add_source(source, values)
             ),
         )
 
 
-def _prefixed(source: str, metrics: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """Return the finite metrics in order of name, with `source` before each name."""
+def _add_source(source: str, metrics: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """Yield pairs of the finite metrics in order of name, with "source." before each name."""
     return ((f"{source}.{name}", value) for name, value in sorted(metrics.items()) if math.isfinite(value))
 
 
 def _metric(part: str, key: str | None, *sources: Mapping[str, float]) -> float:
-    """Return a metric of the first of `sources` that has it; NaN if none has.
+    """Return a metric from the first of `sources` that has it; NaN if none has.
 
-    It is `key`. Without a key it is "accuracy" for the `part` "acc", "loss" for "loss", else the first name that contains `part`.
+    Its name is `key`. If that is None, it is "accuracy" for the `part` "acc" and "loss" for "loss", or else the first name that
+    contains `part`.
     """
     for source in sources:
         names = [key] if key is not None else [{"acc": "accuracy"}.get(part, part), *(name for name in source if part in name)]
@@ -100,7 +103,7 @@ def _metric(part: str, key: str | None, *sources: Mapping[str, float]) -> float:
 
 
 class ReportedMetrics(NoLearner):
-    """Learner of a run whose app trains. It trains nothing, and returns the metrics that the app reported."""
+    """Learner of a run in which an app trains. It trains nothing, and returns the metrics that the app reported."""
 
     round_columns: Sequence[str] = ("accuracy", "loss", "training_loss")
 
@@ -108,13 +111,13 @@ class ReportedMetrics(NoLearner):
         super().__init__()
         self.reports = reports
 
-    def evaluate(self, round: int, time_s: float, last: bool) -> Reported | None:
+    def evaluate(self, round: int, time_s: float, last: bool) -> ReportedEvaluation | None:
         return self.reports.take()
 
 
 @contextmanager
 def report_server_metrics(reports: Reports) -> Iterator[None]:
-    """Context manager: add metrics that strategies measure at the server to `reports`.
+    """Within the block, add metrics that strategies measure at the server to `reports`.
 
     They come from `evaluate_fn` of a strategy, and from the history of the old API.
     """
@@ -132,8 +135,8 @@ def report_server_metrics(reports: Reports) -> Iterator[None]:
         reports.add_server(metrics)
         add_metrics(self, server_round, metrics)
 
-    starting = [kind for kind in _subclasses(Strategy) if "start" in vars(kind)]
-    changes: list[tuple[Any, str, Any]] = [(kind, "start", _with_reports(vars(kind)["start"], reports)) for kind in starting]
+    starts = [(kind, vars(kind)["start"]) for kind in _subclasses(Strategy) if "start" in vars(kind)]
+    changes: list[tuple[Any, str, Any]] = [(kind, "start", _report_evaluations(start, reports)) for kind, start in starts]
     changes += [(History, "add_loss_centralized", report_loss), (History, "add_metrics_centralized", report_metrics)]
     with replace_attributes(changes):
         yield
@@ -144,7 +147,7 @@ def _subclasses(kind: Any) -> list[Any]:
     return list(dict.fromkeys([kind, *(subclass for derived in kind.__subclasses__() for subclass in _subclasses(derived))]))
 
 
-def _with_reports(start: Callable[..., Any], reports: Reports) -> Callable[..., Any]:
+def _report_evaluations(start: Callable[..., Any], reports: Reports) -> Callable[..., Any]:
     """Return the method `start` of a strategy, with an `evaluate_fn` that also adds its results to `reports`."""
     signature = inspect.signature(start)
 

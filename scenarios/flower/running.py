@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from netsim.servers.kinds.messages import RunOverError
 from netsim.simulation import AppSimulation
 from scenarios.flower import internals
-from scenarios.flower.app import app_of
+from scenarios.flower.app import find_app
 from scenarios.flower.process_state import preserve_process
 from scenarios.flower.randomness import preserve_states, seed_all
 from scenarios.flower.reports import report_server_metrics
-from scenarios.flower.simulated_time import inside, simulated
+from scenarios.flower.simulated_time import inside, simulate_time
 from scenarios.schema.errors import UserError, first_line
 from scenarios.schema.servers.flower import check_work
 
@@ -36,7 +36,7 @@ def app_simulation(scenario: Scenario, server: Any, keywords: dict[str, Any]) ->
     assert section is not None
     needs_samples = check_work(scenario.compute)
     app = AppRun(
-        app=app_of(section),
+        app=find_app(section),
         server=server,
         reports=server.learner.reports,
         section=section,
@@ -114,7 +114,7 @@ class AppRun:
             stack.enter_context(internals.task_identity(internals.SERVER_NODE))
             stack.enter_context(report_server_metrics(self.reports))
             stack.enter_context(run_in_one_thread(grid))
-            stack.enter_context(simulated(grid.time, self.app.owns))
+            stack.enter_context(simulate_time(grid.time, self.app.owns))
             try:
                 with inside(grid.time, True):
                     serverapp(grid, context)

@@ -22,13 +22,11 @@ EPOCH_S = 1_577_836_800.0
 _REAL = {name: getattr(times, name) for name in ("time", "monotonic", "perf_counter", "sleep")}
 _REAL |= {f"{name}_ns": getattr(times, f"{name}_ns") for name in ("time", "monotonic", "perf_counter")}
 _DATETIME = datetimes.datetime
-
-
 _LIBRARIES = ("<frozen ", *(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")))
 """Beginnings of the names of files of the standard library and of installed packages."""
 
 
-def in_library(file: str) -> bool:
+def is_library_file(file: str) -> bool:
     """Return True for the name of a file of the standard library or of an installed package, flwr excepted."""
     return file.startswith(_LIBRARIES) and f"{os.sep}flwr{os.sep}" not in file
 
@@ -51,7 +49,7 @@ class AppTime:
         """Return True if code in `file` sees simulated time: all code but that of installed packages other than flwr."""
         answer = self._sees_app_time.get(file)
         if answer is None:
-            answer = self._sees_app_time[file] = self._is_file(file) or not in_library(file)
+            answer = self._sees_app_time[file] = self._is_file(file) or not is_library_file(file)
         return answer
 
 
@@ -155,10 +153,11 @@ _BY_REAL = {id(_REAL[name]): replaced for name, replaced in _REPLACED.items()} |
 
 
 @contextmanager
-def simulated(app: AppTime, is_app: Callable[[str], bool]) -> Iterator[None]:
-    """Context manager: give the code of an app its simulated time. `is_app`: returns True for names of the app's modules.
+def simulate_time(app: AppTime, is_app: Callable[[str], bool]) -> Iterator[None]:
+    """Give the code of an app its simulated time within the block.
 
-    Names that modules of flwr or of the app hold are replaced for the block, also those of modules that the block imports.
+    `is_app`: function that returns True for names of the app's modules. Clocks that modules of flwr or of the app have
+    imported by name are replaced, and restored after the block, also in modules that are imported within it.
     """
     global _present
     before, _present = _present, app
@@ -195,7 +194,7 @@ def simulated(app: AppTime, is_app: Callable[[str], bool]) -> Iterator[None]:
 
 @contextmanager
 def inside(app: AppTime, value: bool) -> Iterator[None]:
-    """Context manager: mark the code of the block as the app's (`value` True), or as netsim's, called by the app."""
+    """Mark the code of the block as the app's (`value` True), or as netsim's, called by the app."""
     before, app.inside = app.inside, value
     try:
         yield

@@ -49,7 +49,7 @@ def run_in_memory(
     code = note_code([], own_code(scenario), 1)
     effort = Effort()
     limit = wall or WallLimit()
-    with stop_requests() as stop, limit.over(stop), refusing(scenario, simulation), built.start_workers(), long_lived():
+    with stop_requests() as stop, limit.enforce(stop), refusing(scenario, simulation), built.start_workers(), long_lived():
 
         def on_round(simulation: Simulation) -> None:
             """Callback at the close of a round: call `after_round`, and stop if asked."""

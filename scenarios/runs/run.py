@@ -121,7 +121,7 @@ def simulate(
     files = [*files_of(scenario, given), *also]
     check_run(out, overwrite, files)
     # The workers start before anything is written, as they may be refused.
-    with stop_requests() as stop, (wall or WallLimit()).over(stop), built.start_workers(), make_folder(out), hold_lock(out):
+    with stop_requests() as stop, (wall or WallLimit()).enforce(stop), built.start_workers(), make_folder(out), hold_lock(out):
         # Another process may have begun a run there since.
         check_run(out, overwrite, files)
         return _start_run(built, scenario, out, files, given, stop, after_round, checkpoint_s)
@@ -168,7 +168,7 @@ def go_on(
     folder = Path(out)
     if not folder.is_dir():
         raise not_a_run(folder)
-    with stop_requests() as stop, (wall or WallLimit()).over(stop), hold_lock(folder):
+    with stop_requests() as stop, (wall or WallLimit()).enforce(stop), hold_lock(folder):
         with resting():
             scenario, state = read_unfinished(folder)
             if scenario.flower is not None:

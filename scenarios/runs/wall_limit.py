@@ -15,10 +15,13 @@ END_S = 30.0
 
 
 class WallLimit:
-    """Limit of the wall seconds for simulating a run, or the rest of a resumed run; None: no limit."""
+    """Limit of the wall time of simulating a run, or the rest of a resumed run."""
 
     def __init__(self, most_s: float | None = None, *, may_end_process: bool = False) -> None:
-        """`may_end_process`: the process serves only this run, so the limit may end it. Raises UserError."""
+        """Set the limit to `most_s` seconds; None: no limit. Raises UserError.
+
+        `may_end_process`: True if the process serves only this run, so that the limit may end it.
+        """
         if most_s is not None and not 0 < most_s <= threading.TIMEOUT_MAX:
             raise UserError(f"--wall-limit (wall_limit_s) = {most_s!r}: must be a number of seconds > 0")
         self._most_s, self._may_end = most_s, may_end_process
@@ -27,12 +30,12 @@ class WallLimit:
 
     @property
     def reason(self) -> str:
-        """Text: the limit was reached."""
+        """Text that says that the limit was reached."""
         return f"the wall limit of {self._most_s:g} s was reached"
 
     @contextmanager
-    def over(self, stop: StopRequest) -> Iterator[None]:
-        """Stop the simulation in the block, by `stop`, once the time has passed.
+    def enforce(self, stop: StopRequest) -> Iterator[None]:
+        """Stop the simulation in the block by `stop` when the limit is reached.
 
         It stops at the close of a round, or after `GRACE_S` seconds anywhere, by a KeyboardInterrupt. If it does not stop for
         another `END_S`, the process ends; the run can be resumed from its last checkpoint.
@@ -43,9 +46,7 @@ class WallLimit:
         most_s, ended, thread = self._most_s, threading.Event(), threading.get_ident()
 
         def watch() -> None:
-            """Wait in a thread of its own until the time is over or the block has ended; then stop the simulation, or end the
-            process.
-            """
+            """Wait in a thread for the limit or the end of the block; at the limit stop the simulation, or the process."""
             if ended.wait(most_s) or not stop.limit(thread):
                 return
             self.reached = True

@@ -29,7 +29,7 @@ from scenarios.wiring.clients.work import build_plan
 from scenarios.wiring.endless import refuse_endless
 from scenarios.wiring.laws import delay_timeline
 from scenarios.wiring.learning.client_state import check_client_state
-from scenarios.wiring.learning.training import build_trained, check_trained
+from scenarios.wiring.learning.training import build_trained, check_learner
 from scenarios.wiring.network.bandwidth import Carried, build_carrier
 from scenarios.wiring.network.cables import WiredNetwork, build_network
 from scenarios.wiring.network.multiplied import Multiplier
@@ -207,7 +207,7 @@ def _build_learner(
     """Return the learner; None without one, or if `learner` is False."""
     if learner:
         return build_trained(scenario, streams, plan, cluster)
-    check_trained(scenario)
+    check_learner(scenario)
     return None
 
 

@@ -137,7 +137,7 @@ class TrainingCluster(TrainingWorkers):
 
         problems, folders = [], {seat.host: seat.facts.folder for seat in self._seats.values()}
         waiting: dict[str, str] = self._client.run(host, workers=list(addresses))
-        reached: set[str] = self._client.sync(self._reached, addresses)
+        reached: set[str] = self._client.sync(self._find_reachable, addresses)
         while waiting:
             # Of a machine whose samples no worker has read, one worker comes first.
             chosen: dict[str, str] = {}
@@ -160,8 +160,8 @@ class TrainingCluster(TrainingWorkers):
                 self._take_seat(_Seat(address, machine, desk, facts, self._new_lines(), address in reached, service, alive=now))
         return problems
 
-    async def _reached(self, addresses: Sequence[str]) -> set[str]:
-        """Return those of `addresses` that this process reaches."""
+    async def _find_reachable(self, addresses: Sequence[str]) -> set[str]:
+        """Return the addresses of the workers that this process can connect to."""
 
         async def answers(address: str) -> bool:
             with suppress(OSError, TimeoutError):
@@ -169,8 +169,8 @@ class TrainingCluster(TrainingWorkers):
                 return True
             return False
 
-        found = await asyncio.gather(*map(answers, addresses))
-        return {address for address, answered in zip(addresses, found, strict=True) if answered}
+        answered = await asyncio.gather(*map(answers, addresses))
+        return {address for address, is_reachable in zip(addresses, answered, strict=True) if is_reachable}
 
     def _submit(self, address: str, *work: Any, key: str | None = None) -> Any:
         return self._client.submit(*work, key=key, workers=[address], pure=False, retries=0)

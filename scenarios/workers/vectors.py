@@ -30,18 +30,19 @@ class Block(NamedTuple):
 
     def numbers(self) -> Numbers:
         """Return the numbers, shared by all processes that map the block."""
-        return _mapped(self)
+        return _map_block(self)
 
 
 @lru_cache(maxsize=64)
-def _mapped(block: Block) -> Numbers:
-    # Kept, because the pages of a new mapping are mapped one by one, and the same blocks are used again and again.
+def _map_block(block: Block) -> Numbers:
+    """Return the numbers of a block, as a mapping of its file."""
+    # Mappings are cached: the pages of a new one are mapped one by one, and the same blocks are used again and again.
     return np.memmap(block.file, np.float32, "r+", offset=4 * block.first, shape=(block.size,))
 
 
 def forget_mappings() -> None:
     """Close all mappings of blocks: a deleted file takes memory as long as it is mapped."""
-    _mapped.cache_clear()
+    _map_block.cache_clear()
 
 
 class _File:

@@ -47,18 +47,18 @@ _LEAST_J = 1e-290
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """The energy of a run in two accounts: sums over attempts, messages and idle times, and the integral of power over time."""
+    """Energy of a run in two accounts, which must be equal: sums over attempts, messages and idle times; integral of power."""
 
     attempts_j: Mapping[str, float]
     """Joules of attempts, by column."""
     probes_j: Mapping[str, float]
     """Joules of probes, by column; empty without probes."""
     accounts: Mapping[str, tuple[float, float]]
-    """Sum and integral, joules, by column of a round."""
+    """The two accounts, sum and integral, in joules, by column of a round."""
 
     @classmethod
     def close(cls, energy: Energy, now_s: float, probes_j: Mapping[str, float]) -> Accounts:
-        """Return the accounts at the end of a run, at `now_s`. `probes_j`: energy drawn by probes."""
+        """Return the accounts at the end of a run, at `now_s`. `probes_j`: joules of probes, by column."""
         accounts = energy.accounts(now_s)
         total = {name: energy.spent.attempts_j[state] for name, state in COLUMNS.items() if name in _JOULES}
         attempts_j = {name: joules - probes_j.get(name, 0.0) for name, joules in total.items()}
@@ -78,7 +78,7 @@ class Accounts:
         ]
 
     def differences(self, table_j: Mapping[str, float], drawn_j: Mapping[str, float]) -> list[str]:
-        """Return the sums over a table that differ from the joules of attempts or probes, as text."""
+        """Return the sums of a table, `table_j`, that differ from the joules `drawn_j` of attempts or probes, as text."""
         return [
             f"{name} adds up to {joules!r}, not {drawn_j[name]!r}"
             for name, joules in table_j.items()
@@ -115,7 +115,7 @@ def audit(
 
 
 def refuse_unbalanced(books: Mapping[str, Any], place: Path | str, kept: str = "The files are kept; ") -> None:
-    """Raise BooksError if the books of the run in `place` do not balance. `kept`: text on what is kept of the run."""
+    """Raise BooksError if the books of the run in `place` do not balance. `kept`: sentence on the files that are kept."""
     if not books["balanced"]:
         raise BooksError(
             f"{place}: the books of this run do not balance ({'; '.join(books['problems'])}). Its figures are wrong: this is a "
@@ -146,6 +146,7 @@ def _check_rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[st
         for name, count in counted.items()
         if summed[name] > count
     ]
+    # Attempts that had begun and not ended as each round closed.
     open_at_close = columns["selected"].cumsum() - sum(columns[name].cumsum() for name in OUTCOMES)
     wrong = np.flatnonzero(open_at_close != columns["in_flight"])
     if wrong.size:

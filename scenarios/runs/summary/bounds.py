@@ -1,9 +1,10 @@
 """Bounds of Theorems 2 to 5 of the channel study for finished runs, as curves beside their AoI regrets.
 
 All four bound the regret against the oracle `means`, for clients that always take part and whose transmissions arrive exactly if
-their sub-channel is Good (`beyond`). For states that are fixed beforehand: Theorem 2 (any scheduler, lower bound, on its worst
-instance) and Theorem 3 (M-Exp3, upper bound). For means that are constant between breakpoints: Theorem 4 (any scheduler, lower
-bound) and Theorem 5 (GLR-CUCB, upper bound). Theorem 3 has further conditions (`theorem3_unmet`); it holds at the end of a run.
+their sub-channel is Good (`inapplicable_reason`). For states that are fixed beforehand: Theorem 2 (any scheduler, lower bound, on
+its worst instance) and Theorem 3 (M-Exp3, upper bound). For means that are constant between breakpoints: Theorem 4 (any
+scheduler, lower bound) and Theorem 5 (GLR-CUCB, upper bound). Theorem 3 has further conditions (`unmet_condition_of_theorem3`),
+and holds at the end of a run.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ FIXED, PIECEWISE = ("adversarial", "file"), ("stationary", "piecewise-stationary
 
 
 def aoi_bounds(runs: Sequence[Run]) -> list[Bound]:
-    """Return the bounds that apply to some of `runs`, one for each size of the world."""
+    """Return the bounds that apply to some of `runs`, sorted by label. Each size of the world has bounds of its own."""
     bounds: dict[str, Bound] = {}
     glr_cucb_runs: dict[tuple[int, int], list[Run]] = {}
-    sizes = {_sizes(run) for run in runs if oracle_name(run) == "means" and beyond(run) is None}
+    sizes = {_sizes(run) for run in runs if oracle_name(run) == "means" and inapplicable_reason(run) is None}
     for run in runs:
-        if oracle_name(run) != "means" or beyond(run) is not None:
+        if oracle_name(run) != "means" or inapplicable_reason(run) is not None:
             continue
         clients, channels = _sizes(run)
         kind = _states_kind(run)
@@ -43,7 +44,7 @@ def aoi_bounds(runs: Sequence[Run]) -> list[Bound]:
         if kind in FIXED:
             text = "any scheduler on its worst instance, constants of the proof (eq. 67)"
             run_bounds.append(Bound(f"Theorem 2, lower{suffix}", text, _curve(partial(theorem2_lower, **size))))
-            if run.summary["policy"] == "m-exp3" and theorem3_unmet(run) is None:
+            if run.summary["policy"] == "m-exp3" and unmet_condition_of_theorem3(run) is None:
                 run_bounds.append(_theorem3(int(run.summary["rounds"]), size, suffix))
         elif kind in PIECEWISE:
             text = "any scheduler on its worst instance, constants of the proof (eq. 74)"
@@ -60,20 +61,21 @@ def aoi_bounds(runs: Sequence[Run]) -> list[Bound]:
 
 def bound_notes(runs: Sequence[Run]) -> list[str]:
     """Return a sentence for each reason why bounds on the regret against `means` are not drawn."""
+    # Sentence -> labels of the runs that it is about, each once and in order.
     reasons: dict[str, dict[str, None]] = {}
     for run in runs:
         if oracle_name(run) != "means":
             continue
-        outside = beyond(run)
-        unmet = theorem3_unmet(run) if outside is None and run.summary["policy"] == "m-exp3" else None
-        if outside is not None:
-            reasons.setdefault(f"Bounds on AoI regret are not drawn for {{}}: {outside}", {})[run.label] = None
+        inapplicable = inapplicable_reason(run)
+        unmet = unmet_condition_of_theorem3(run) if inapplicable is None and run.summary["policy"] == "m-exp3" else None
+        if inapplicable is not None:
+            reasons.setdefault(f"Bounds on AoI regret are not drawn for {{}}: {inapplicable}", {})[run.label] = None
         elif unmet is not None:
             reasons.setdefault(f"Theorem 3 is not drawn for {{}}: {unmet}", {})[run.label] = None
     return [reason.replace("{}", ", ".join(labels), 1) for reason, labels in reasons.items()]
 
 
-def beyond(run: Run) -> str | None:
+def inapplicable_reason(run: Run) -> str | None:
     """Return the first reason why the theorems do not apply to a run, as text; None if they do."""
     scenario, totals = run.scenario, run.summary["totals"]
     for key in ("jammers", "outages", "script"):
@@ -93,7 +95,7 @@ def beyond(run: Run) -> str | None:
     return None
 
 
-def theorem3_unmet(run: Run) -> str | None:
+def unmet_condition_of_theorem3(run: Run) -> str | None:
     """Return the first condition of Theorem 3 that a run of M-Exp3 does not meet, as text; None if its tables show none.
 
     The tables do not show how often the oracle's clients succeed; the note of the bound states that condition.
@@ -123,7 +125,10 @@ def theorem3_unmet(run: Run) -> str | None:
 
 
 def _theorem3(rounds: int, size: Mapping[str, int], suffix: str) -> Bound:
-    """Return the bound of Theorem 3 at the end of the run alone, since gamma is tuned to its length; `suffix` ends the label."""
+    """Return the bound of Theorem 3. It holds at the end of the run only, because gamma is tuned to its length.
+
+    `size`: numbers of clients and channels. `suffix`: end of the label.
+    """
     text = (
         "M-Exp3 with its tuned gamma, constants of eq. 21, at the end of the run; where each client of the oracle's set succeeds "
         "in at least one of C(N, K) rounds"
@@ -137,7 +142,8 @@ def _theorem3(rounds: int, size: Mapping[str, int], suffix: str) -> Bound:
 
 
 def _theorem5(runs: Sequence[Run], clients: int, channels: int, suffix: str) -> Bound:
-    """Return the mean of the bounds of the runs' instances, which bounds their mean regret."""
+    """Return the bound of Theorem 5 on the mean regret of `runs`: the mean of the bounds of their instances."""
+    # Of each run: number of segments, the largest c' of Lemma 3 over segments, and the least mean of a channel.
     instances = []
     for run in runs:
         table = run.summary["aoi"]["channels"]
@@ -145,7 +151,7 @@ def _theorem5(runs: Sequence[Run], clients: int, channels: int, suffix: str) -> 
         best = np.sort(means, axis=1)[:, channels - clients :]
         c = max(lemma3_constant(row) for row in best)
         instances.append((len(means), c, float(means.min())))
-    spread = [" to ".join(f"{end:.3g}" for end in sorted({min(v), max(v)})) for v in zip(*instances, strict=True)]
+    spread = [" to ".join(f"{end:.3g}" for end in sorted({min(values), max(values)})) for values in zip(*instances, strict=True)]
     text = (
         f"GLR-CUCB, eq. 28, mean over {len(runs)} runs: segments {spread[0]}, not known to it; c' of Lemma 3, the largest of all "
         f"segments, {spread[1]}; least mean {spread[2]}; the constant of Lemma 4, which the paper does not give, taken as 1"
@@ -163,25 +169,25 @@ def _theorem5(runs: Sequence[Run], clients: int, channels: int, suffix: str) -> 
 
 
 def _curve(bound: Callable[[int], float]) -> Callable[[FloatArray], FloatArray]:
-    """Return a bound at many horizons; NaN where it is not proved, or is trivial."""
+    """Return a function that gives a bound at many numbers of rounds, for figures."""
 
-    def values(rounds: FloatArray) -> FloatArray:
-        """Return the bound at each of `rounds` (n,); NaN where it is not proved, or not > 0."""
-        out = np.full(len(rounds), np.nan)
+    def curve(rounds: FloatArray) -> FloatArray:
+        """Return the bound at each of `rounds` (n,); NaN where it is not proved (ValueError), or not > 0."""
+        values = np.full(len(rounds), np.nan)
         for index, horizon in enumerate(rounds.tolist()):
             try:
                 value = bound(int(horizon))
             except ValueError:
                 continue
             if value > 0.0:
-                out[index] = value
-        return out
+                values[index] = value
+        return values
 
-    return values
+    return curve
 
 
 def _sizes(run: Run) -> tuple[int, int]:
-    """Return (number of clients, number of sub-channels) of a run."""
+    """Return the number of clients and the number of sub-channels of a run."""
     scenario: Mapping[str, Any] = run.scenario
     return int(scenario["clients"]["count"]), int(scenario["channels"]["count"])
 

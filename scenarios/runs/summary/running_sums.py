@@ -45,7 +45,7 @@ _PROBE_TOTALS = ("probes", "probes_answered", "probe_bytes_down", "probe_bytes_u
 
 @dataclass
 class Totals:
-    """Sums over a run, kept as the records pass by, so that a summary needs no table in memory."""
+    """Sums over the records of a run, so that its summary needs no table in memory."""
 
     rounds: int = 0
     round_s: float = 0.0
@@ -56,19 +56,19 @@ class Totals:
     aoi_regret: float = 0.0
     age_variance: float = 0.0
     starts_s: list[float] = field(default_factory=list)
-    """Change points in seconds that no round has met yet, ascending."""
+    """Change points, in seconds, that no round has reached yet; ascending."""
     first_rounds: list[int] = field(default_factory=list)
-    """First rounds in which conditions held, by condition."""
+    """First round of each condition that change points have started, in order."""
     detections: list[DetectionRow] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMMED, 0))
     rounds_j: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COLUMNS, 0.0))
     """Energy of all rounds by column, joules, if it is counted."""
     ended_s: float = 0.0
-    """Time at which the last round closed."""
+    """Time at which the last round closed, seconds."""
     longest_wait_s: float = 0.0
     """The longest time between two rounds, or before the first."""
     waited_round: int = 0
-    """Round that began after the longest wait."""
+    """Number of the round that began after the longest wait."""
 
     def add(self, row: RoundRow) -> None:
         """Add the record of a round."""
@@ -96,11 +96,11 @@ class Totals:
                 self.counts[name] += count
 
     def state_dict(self) -> State:
-        """Return all sums."""
+        """Return all sums, for a checkpoint."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def load_state_dict(self, state: State) -> None:
-        """Restore all sums."""
+        """Restore all sums from a checkpoint."""
         for name, value in state.items():
             setattr(self, name, value)
         self.detections = [DetectionRow(*row) for row in self.detections]
@@ -233,19 +233,19 @@ def _group_notes(built: World, scenario: Scenario) -> Notes | None:
 
 
 def _method_name(method: Component) -> str:
-    """Return the name of a component, with that of a component within it, such as the scheduler that an AoI-aware one wraps."""
+    """Return the name of a method, with that of the scheduler within it if there is one: "aoi-aware glr-cucb"."""
     inner = method.parameters().get("scheduler")
     return method.kind if inner is None else f"{method.kind} {inner.kind}"
 
 
 def change_points_s(channels: AssignedAccess[Any] | None) -> list[float]:
-    """Return the change points of the sub-channels in seconds, ascending; [] if they are in rounds, or unknown."""
+    """Return the change points of the sub-channels in seconds, ascending; empty if they are in rounds or unknown."""
     law: Any = None if channels is None else channels.spectrum.law
     return list(law.starts) if law is not None and law.unit == "seconds" else []
 
 
 def _aoi_notes(built: World, scenario: Scenario, totals: Totals) -> Notes | None:
-    """Return facts on ages of information over the run, on the sub-channels, and the scheduler's estimates of the sub-channels.
+    """Return the entry `aoi` of the summary: ages of information over the run, and `_sub_channel_notes`.
 
     None unless a scheduler assigns sub-channels with states.
     """
@@ -264,7 +264,7 @@ def _aoi_notes(built: World, scenario: Scenario, totals: Totals) -> Notes | None
 
 
 def _sub_channel_notes(built: World, scenario: Scenario, totals: Totals) -> Notes | None:
-    """Return facts of the sub-channels with states and the scheduler's estimates of them, or None without such."""
+    """Return facts of sub-channels: successes, jamming, detected changes, and their true means; None without sub-channels."""
     channels = built.channels
     if channels is None:
         return None
@@ -296,7 +296,7 @@ def _detects(built: World) -> bool:
 
 
 def _age_at_random(clients: int, rounds: int, delivered: int) -> float | None:
-    """Return the mean age if the same number of updates had come from random clients (Lemma 1); None if none arrived."""
+    """Return the mean age, in rounds, if as many updates had come from random clients (Lemma 1); None if none arrived."""
     return expected_age(clients=clients, delivered=delivered / rounds) if delivered else None
 
 

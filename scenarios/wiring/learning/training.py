@@ -43,8 +43,8 @@ def data_folder() -> Path:
     return Path(os.environ.get("NETSIM_DATA") or f"{cache}/netsim").expanduser()
 
 
-def check_trained(scenario: Scenario) -> None:
-    """Check the learner without training: files, numbers of samples, clients and shares, and that the network fits the data.
+def check_learner(scenario: Scenario) -> None:
+    """Check the learner of a scenario without training it: files, numbers of samples, clients and shares, and the network.
 
     For data sets and networks of netsim the published shapes suffice. A network or data of the user's own, or a network of
     torchvision, is built once, which imports torch. Checksums and the number of samples of a label are checked later, when the

@@ -62,7 +62,7 @@ def build_sizes(scenario: Scenario, population: Population, trained: FederatedLe
         if not np.min(body) >= 0:
             client_text = f" for client {np.argmin(body)}" if np.ndim(body) else ""
             raise UserError(f"payload.{name}_bytes = {float(np.min(body))!r}{client_text}: must be >= 0 bytes")
-        full_size = np.ceil(body) if stated is None else _add_method(scenario, np.ceil(body), report=name == "up")
+        full_size = np.ceil(body) if stated is None else _add_method_bytes(scenario, np.ceil(body), report=name == "up")
         if float(np.max(full_size) + section.header_bytes) * population.count > LARGEST:
             problem = f"payload.{name}_bytes = {float(np.max(body))!r}"
             raise UserError(f"{problem}: must be less; a round of all clients would pass 2^63 bytes")
@@ -74,10 +74,10 @@ def build_sizes(scenario: Scenario, population: Population, trained: FederatedLe
     return Sizes(**sizes)
 
 
-def _add_method(scenario: Scenario, sizes: FloatArray, *, report: bool) -> FloatArray:
-    """Return the scenario's `sizes` of messages plus the bytes that the method of aggregation adds.
+def _add_method_bytes(scenario: Scenario, sizes: FloatArray, *, report: bool) -> FloatArray:
+    """Return `sizes` of messages, bytes, with the bytes that the method of aggregation adds to each: vectors and a report.
 
-    `report`: True for updates.
+    `report`: True for updates, which carry the report of the method.
     """
     if scenario.learner is None:
         return sizes

@@ -231,7 +231,7 @@ def _node_world(
     parts = {field.name: getattr(world, field.name) for field in fields(World)}
     population = world.population
     if of_edges is not None:
-        parts |= {"data_sizes": _registered(world, layout), "availability": of_edges[1]}
+        parts |= {"data_sizes": _samples_below(world, layout), "availability": of_edges[1]}
         population = of_edges[0].population
     streams = Streams(world.streams.seed, "edges." if node < 0 else f"edges.{layout.names[node]}.")
     parts["context"] = replace(world.context, population=population, streams=streams)
@@ -360,7 +360,7 @@ def _read_moves(section: Edges, layout: Layout, coordinator: IntArray) -> list[M
     return moves
 
 
-def _registered(world: World, layout: Layout) -> FloatArray:
+def _samples_below(world: World, layout: Layout) -> FloatArray:
     """Return the number of samples of the clients below each edge (E,)."""
     samples = np.zeros(len(layout.names))
     np.add.at(samples, layout.coordinator, world.data_sizes)
@@ -371,7 +371,7 @@ def _registered(world: World, layout: Layout) -> FloatArray:
 
 
 def _edge_context(world: World, layout: Layout) -> Context:
-    """Return the edges as a population of their own, whose groups are the tiers."""
+    """Return the context of the edges: a population of their own, with the tiers as groups."""
     counts = {tier: layout.tiers.count(tier) for tier in dict.fromkeys(layout.tiers)}
     section = world.scenario.edges
     assert section is not None

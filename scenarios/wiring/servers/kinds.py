@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scenarios.wiring.world import World
 
 
-def synchronous(world: World, section: Synchronous) -> Server:
+def compose_synchronous(world: World, section: Synchronous) -> Server:
     """Return the server of kind "synchronous"."""
     from netsim.servers.kinds.synchronous import synchronous_server
 
@@ -52,7 +52,7 @@ def _wait_rule(section: Synchronous) -> WaitRule:
         return WaitRule(**keywords)
 
 
-def buffered(world: World, section: Buffered) -> Server:
+def compose_buffered(world: World, section: Buffered) -> Server:
     """Return the server of kind "buffered"."""
     from netsim.servers.kinds.buffered import ModelRule, buffered_server
 
@@ -91,7 +91,7 @@ def _staleness_rule(section: Buffered, pool: ServedClients) -> StalenessRule | N
     return WaitForOld(pool=pool, bound=bound)
 
 
-def semi_synchronous(world: World, section: SemiSynchronous) -> Server:
+def compose_semi_synchronous(world: World, section: SemiSynchronous) -> Server:
     """Return the server of kind "semi-synchronous"."""
     from netsim.servers.kinds.semi_synchronous import semi_synchronous_server
 
@@ -106,7 +106,7 @@ def semi_synchronous(world: World, section: SemiSynchronous) -> Server:
     )
 
 
-def safa(world: World, section: Safa) -> Server:
+def compose_safa(world: World, section: Safa) -> Server:
     """Return the server of kind "safa"."""
     from netsim.servers.kinds.safa import safa_server
 
@@ -131,7 +131,7 @@ def safa(world: World, section: Safa) -> Server:
     )
 
 
-def compass(world: World, section: Compass) -> Server:
+def compose_compass(world: World, section: Compass) -> Server:
     """Return the server of kind "compass"."""
     from netsim.servers.kinds.compass import compass_server
 
@@ -147,28 +147,28 @@ def compass(world: World, section: Compass) -> Server:
         )
 
 
-def asynchronous(world: World, section: Asynchronous) -> Server:
+def compose_asynchronous(world: World, section: Asynchronous) -> Server:
     """Return the server of kind "asynchronous"."""
     from scenarios.wiring.servers import age_aware
 
     return age_aware.asynchronous(world, section)
 
 
-def fl_fa(world: World, section: FlFa) -> Server:
+def compose_fl_fa(world: World, section: FlFa) -> Server:
     """Return the server of kind "fl-fa"."""
     from scenarios.wiring.servers import slotted
 
     return slotted.fl_fa(world, section)
 
 
-def fl_da(world: World, section: FlDa) -> Server:
+def compose_fl_da(world: World, section: FlDa) -> Server:
     """Return the server of kind "fl-da"."""
     from scenarios.wiring.servers import slotted
 
     return slotted.fl_da(world, section)
 
 
-def flower(world: World, section: FlowerServer) -> Server:
+def compose_flower(world: World, section: FlowerServer) -> Server:
     """Return the server of kind "flower"."""
     from netsim.servers.kinds.message_selection import ChosenByPolicy, EveryonePresent
     from netsim.servers.kinds.messages import (
@@ -198,24 +198,24 @@ def flower(world: World, section: FlowerServer) -> Server:
     return MessageServer(loop=loop, messages=messages, choice=choice)
 
 
-def peers(world: World, section: PeerTraining) -> Server:
+def compose_peers(world: World, section: PeerTraining) -> Server:
     """Return the server of kind "peers"."""
     from scenarios.wiring.servers import peer_training
 
-    return peer_training.peers(world, section)
+    return peer_training.peers_server(world, section)
 
 
 COMPOSERS: dict[str, Callable[[World, Any], Server]] = {
-    "synchronous": synchronous,
-    "buffered": buffered,
-    "semi-synchronous": semi_synchronous,
-    "safa": safa,
-    "compass": compass,
-    "asynchronous": asynchronous,
-    "fl-fa": fl_fa,
-    "fl-da": fl_da,
-    "flower": flower,
-    "peers": peers,
+    "synchronous": compose_synchronous,
+    "buffered": compose_buffered,
+    "semi-synchronous": compose_semi_synchronous,
+    "safa": compose_safa,
+    "compass": compose_compass,
+    "asynchronous": compose_asynchronous,
+    "fl-fa": compose_fl_fa,
+    "fl-da": compose_fl_da,
+    "flower": compose_flower,
+    "peers": compose_peers,
 }
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scenarios.wiring.world import World
 
 
-def peers(world: World, section: PeerTraining) -> Server:
+def peers_server(world: World, section: PeerTraining) -> Server:
     """Return the server of kind "peers"; raises UserError."""
     scenario, pool = world.scenario, world.new_pool()
     supplied = {"matchings": _divide_into_matchings, "regular_graph": _draw_regular_graph}

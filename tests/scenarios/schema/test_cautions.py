@@ -298,7 +298,7 @@ def test_the_sums_behind_a_late_warning_survive_an_interrupt(tmp_path):
 def test_shipped_scenarios_are_not_doubtful(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     # Their data need not be there.
-    monkeypatch.setattr("scenarios.wiring.simulation.check_trained", lambda scenario: None)
+    monkeypatch.setattr("scenarios.wiring.simulation.check_learner", lambda scenario: None)
     for file in shipped_files():
         tables = read(file)
         # A million clients say the same as a thousand, more slowly.
