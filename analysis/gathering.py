@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from analysis.api import Run, Sweep, SweepEntry, open_run, open_sweep
 from analysis.results.folders import is_run, is_sweep
@@ -16,18 +16,20 @@ WORLD = ("clients", "downlink", "compute", "uplink", "availability", "outages", 
 WHERE_BOTH = ("learner.data", "learner.partition", "channels", "opinions", "peers")
 """Further tables of the task, which are compared only if both runs have them: some servers have no such table."""
 _METHOD = ("learner.data.scale", "learner.data.download")
-# Keys within these that do not change the task.
+"""Keys within these tables that do not change the task."""
 
 
 def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> Sweep:
-    """Combine the runs of `folders` (runs, sweeps, or a variant's folder of a sweep) into one sweep.
+    """Return the runs of several folders as one sweep; a folder is a run, a sweep, or that of a variant of a sweep.
 
     The first variant is the baseline. Runs of one scenario that differ in their seed alone are one variant, named after the
-    folder of the first. Without `target_accuracy`, the first sweep that has a target gives it; likewise the smoothing of
-    accuracies. Differences at equal seeds mean something only between runs in one world, because only these draw the same random
-    numbers. All runs must therefore share the tables in `WORLD`, except for keys that the first of `folders`, a sweep, varies
-    itself. Interrupted runs in a variant's folder are missing, as in a sweep; an interrupted run that is named itself counts.
-    Damaged runs of a sweep are missing, with a warning each.
+    folder of the first. `target_accuracy` None: that of the first sweep that has one; the smoothing of accuracies likewise.
+
+    Differences at equal seeds mean something only between runs in one world, because only these draw the same random numbers.
+    All runs must therefore share the tables in `WORLD`, except for keys that the first of `folders`, a sweep, varies itself.
+
+    Damaged runs of a sweep are missing, with a warning for each. Interrupted runs in the folder of a variant are missing, too;
+    an interrupted run that is named itself counts.
 
     Raises:
         ValueError: a folder that holds no finished run, a variant with two runs of one seed, or runs of different worlds.
@@ -56,6 +58,7 @@ def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> 
                 missing.append((folder.resolve().name, run.seed))
                 continue
             scenario = {key: value for key, value in run.scenario.items() if key not in ("seed", "name", "description", "sweep")}
+            # The variant and label of runs of this scenario, if there were any.
             known = [(variant, label) for other, variant, label in by_scenario if other == scenario]
             if not known:
                 label = folder.resolve().name
@@ -79,15 +82,24 @@ def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> 
     )
 
 
-def different_world(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any] | None:
-    """Return the first dotted key by which two scenarios set different tasks, with both values; None: the same task."""
+class WorldDifference(NamedTuple):
+    """A key by which two scenarios set different tasks, and its values; None where a scenario lacks the key."""
+
+    key: str
+    """Name of the key, with dots between its parts."""
+    first: Any
+    second: Any
+
+
+def different_world(first: dict[str, Any], second: dict[str, Any]) -> WorldDifference | None:
+    """Return the first key by which two scenarios set different tasks; None if they set the same task."""
     for path in (*WORLD, *WHERE_BOTH):
-        mine, other = _flat(ours, path), _flat(theirs, path)
-        if path in WHERE_BOTH and not (mine and other):
+        first_values, second_values = _flat(first, path), _flat(second, path)
+        if path in WHERE_BOTH and not (first_values and second_values):
             continue
-        for key in (*mine, *other):
-            if key not in _METHOD and mine.get(key) != other.get(key):
-                return key, mine.get(key), other.get(key)
+        for key in (*first_values, *second_values):
+            if key not in _METHOD and first_values.get(key) != second_values.get(key):
+                return WorldDifference(key, first_values.get(key), second_values.get(key))
     return None
 
 
@@ -119,26 +131,27 @@ def _check_runs(entries: Sequence[SweepEntry]) -> None:
 
 
 def _check_worlds(folders: Sequence[Path], entries: Sequence[SweepEntry]) -> None:
-    """Raise ValueError where a variant's world is none of those in the first folder."""
-    one_each: dict[str, Path] = {}
+    """Raise ValueError if a variant has another world than every variant of the first folder."""
+    first_paths: dict[str, Path] = {}
     for entry in entries:
-        one_each.setdefault(entry.variant, entry.path)
-    paths = list(one_each.values())
+        first_paths.setdefault(entry.variant, entry.path)
+    paths = list(first_paths.values())
     # A sweep states what it varies: any of its own worlds is allowed.
     known = [Run(path).scenario for path in paths if path.is_relative_to(folders[0])]
     for path in paths:
         differences = [different_world(Run(path).scenario, scenario) for scenario in known]
         if None in differences:
             continue
-        key, mine, other = next(difference for difference in differences if difference is not None)
+        key, own_value, other_value = next(difference for difference in differences if difference is not None)
         raise ValueError(
-            f"{path}: {key} = {mine!r}, but {paths[0]} has {other!r}: differences at equal seeds mean nothing between different "
-            "tasks. Compare runs that share clients, data, partition and network, or make both variants of one sweep, which "
+            f"{path}: {key} = {own_value!r}, but {paths[0]} has {other_value!r}: differences at equal seeds mean nothing between "
+            "different tasks. Compare runs that share clients, data, partition and network, or make both variants of one sweep, which "
             "sets them side by side knowingly"
         )
 
 
 def _runs(folder: Path) -> list[tuple[Path, Run]]:
+    """Return the run in `folder`, or the runs `seed-*` below it, each with its folder. ValueError: there is none."""
     if is_run(folder):
         return [(folder, open_run(folder))]
     below = [path for path in sorted(folder.glob("seed-*")) if is_run(path)]

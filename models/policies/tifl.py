@@ -180,7 +180,10 @@ class Tifl(NoProbes, StateFields):
         return self._adaptive and (round - 1) % self._interval == 0
 
     def _learn(self, view: View) -> None:
-        """Take in the answers of one profiling round; after the last one, split the clients into tiers."""
+        """Add the latencies of one profiling round; after the last such round, split the clients into tiers.
+
+        A client that did not answer counts with the time-out.
+        """
         took_s = np.full(self._clients, self._timeout_s)
         probed = view.probed
         took_s[probed.clients[probed.answered]] = np.minimum(probed.elapsed_s[probed.answered], self._timeout_s)

@@ -67,7 +67,7 @@ class Contributions:
         return self._values.copy()
 
     def _compute(self) -> FloatArray:
-        """Return the contributions (K,) from the stored updates and models."""
+        """Return the contributions (K,) from the stored updates and models, by the formula at the head of this file."""
         known = sorted(self._updates)
         updates = torch.stack([self._updates[client] for client in known])
         models = torch.stack([self._models[client] for client in known])

@@ -15,10 +15,10 @@ IntArray = NDArray[np.int64]
 
 
 def draw_batches(shard: IntArray, generator: np.random.Generator, *, batch_size: int, steps: int) -> IntArray:
-    """Draw the samples of one client's local steps: every epoch a fresh permutation cut into batches, the last one short.
+    """Draw the samples of one client's local steps; return their numbers (steps, batch_size), -1 for no sample.
 
-    Returns sample numbers (steps, batch_size), -1 for no sample. For fewer `steps` the batches are the first ones of those for
-    more steps. `shard`: the client's samples.
+    Every epoch is a fresh permutation of `shard`, the client's samples, cut into batches, of which the last may be short. The
+    batches of fewer `steps` are the first of those of more steps.
     """
     batches_of_epoch = math.ceil(len(shard) / batch_size)
     # One row an epoch, filled up with -1 to whole batches.

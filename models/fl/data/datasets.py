@@ -125,7 +125,7 @@ def _read_idx(kind: str, root: Path, dataset_class: Any) -> Arrays:
 
 
 def _check_sums(kind: str, root: Path, dataset_class: Any) -> None:
-    """Compare every file with the MD5 checksums of the class of torchvision, before anything is unpickled."""
+    """Raise ParameterError if a file does not have the MD5 checksum that torchvision states; call it before unpickling."""
     paths = data_paths(kind, root)
     meta = dataset_class.meta
     sums = dict([*dataset_class.train_list, *dataset_class.test_list, (meta["filename"], meta["md5"])])
@@ -152,9 +152,9 @@ def _read_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 @lru_cache(maxsize=2)
 def _read_once(kind: str, root: Path, download: bool, stamps: tuple[tuple[int, int], ...]) -> Arrays:
-    """Return the arrays of `read_published`, read only once for all runs of a process, and locked against changes.
+    """Return the arrays of `read_published`, read once for all runs of a process, and locked against changes.
 
-    `stamps`: times and lengths of the files, so that changed files are read again.
+    `stamps`: times and lengths of the files. They are part of the cache key only: changed files are read again.
     """
     published = read_published(kind, root, download)
     for array in (published.train_x, published.train_y, published.test_x, published.test_y):

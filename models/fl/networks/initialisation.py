@@ -15,7 +15,7 @@ Law = Literal["uniform", "he"]
 
 @contextmanager
 def seed_globally(seed: int, device: torch.device) -> Iterator[None]:
-    """Context for code that draws from torch's global generators: they start from `seed` inside, and are restored after."""
+    """Return a context in which torch's global generators start from `seed`; their states are restored at its end."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())

@@ -70,7 +70,10 @@ class Diurnal(Alternating):
         return self._day.share(self._ahead_s)
 
     def _ends_s(self, who: IntArray, level: FloatArray) -> FloatArray:
-        """Return the ends (n,) of the sojourns that clients `who` (n,) begin: their hazards reach `level` (n,) there."""
+        """Return the times (n,) in seconds at which clients `who` (n,) end the stay or absence that they begin.
+
+        A sojourn ends where its cumulated hazard reaches `level` (n,), a standard exponential number.
+        """
         begins_s = self.next_change_s[who]
         of_day_s = np.mod(begins_s + self._ahead_s[who], DAY_S)
         is_on = self.on[who]

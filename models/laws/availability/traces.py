@@ -109,6 +109,7 @@ class Recorded(Presence):
         repeats = period < math.inf
         cycles = np.where(repeats, np.floor(until_s / np.where(repeats, period, 1.0)), 0.0)
         into_cycle_s = until_s - cycles * np.where(repeats, period, 0.0)
+        # Whole cycles, and the part of the last one.
         of_tables = self._present_within(tables, into_cycle_s)
         of_tables += cycles * self._present_within(tables, np.where(repeats, period, 0.0))
         of_clients: FloatArray = of_tables[self._table_of]

@@ -145,9 +145,9 @@ class ByGroup:
         self.group_of = group_of
 
     def _collect(self, entities: IntArray, answer: Callable[[BandwidthLaw, IntArray], FloatArray]) -> FloatArray:
-        """Ask each law for its followers among `entities` (n,), and return the answers in the order of `entities`; (n,).
+        """Return an answer for each of `entities` (n,), from the law that it follows; (n,).
 
-        `answer(law, places)` asks a law for its followers; `places` are their positions in `entities`.
+        `answer(law, places)` returns the answers of a law for the entities at `places`, their positions in `entities`.
         """
         answers = np.empty(len(entities))
         groups = self.group_of[entities]

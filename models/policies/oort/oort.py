@@ -140,9 +140,9 @@ class Oort(NoProbes, StateFields):
         return np.asarray(score * slower)
 
     def _exploit(self, seen: BoolArray, size: int, round: int, rng: np.random.Generator) -> IntArray:
-        """Draw `size` of the clients marked in `seen` (K,), with probabilities proportional to their scores.
+        """Draw `size` of the clients that are True in `seen` (K,), with probabilities proportional to their scores.
 
-        Clients need at least `cut_off` times the `size`-th best score.
+        Only clients with at least `cut_off` times the `size`-th best score can be drawn.
         """
         if not size:
             return np.zeros(0, np.int64)

@@ -40,7 +40,7 @@ def uniform_source(rng: np.random.Generator) -> Uniform:
 
 
 def finite_ucb(ucb: FloatArray, modular: FloatArray, size: int) -> FloatArray:
-    """Return `ucb` (n,) with inf replaced by a number that ranks all sets as an infinite ucb does (see `exact_search`).
+    """Return `ucb` (n,) with inf replaced by a finite number that leaves the ranking of all sets as it is (`exact_search`).
 
     The number exceeds every finite ucb by more than the modular scores of two sets can differ.
     """
@@ -166,13 +166,13 @@ class Walk:
         self._refresh()
 
     def step(self, temperature: float) -> bool:
-        """Draw one uniform neighbour and move there if it is no worse, else with probability exp(gain/temperature).
+        """Draw a neighbour uniformly, and move there if it is no worse, otherwise with probability exp(gain/temperature).
 
-        Returns True if it moved.
+        Return True if the walk moved.
         """
         position, incoming = self._graph.propose(self.members, self._inside, self._uniform)
         outgoing = self.members[position]
-        # The energy of the neighbour, without forming the set: the least ucb of the members that stay, or of the new one.
+        # The energy of the neighbour, without forming the set: its least ucb is that of the members that stay, or of the new one.
         lowest_staying = self._second if self._ucb[outgoing] == self._lowest else self._lowest
         total = self._total - self._modular[outgoing] + self._modular[incoming]
         gain = min(lowest_staying, self._ucb[incoming]) + total - self.energy

@@ -81,9 +81,9 @@ class Rewards(StateFields):
         """Return the modular scores (K,) of round `round` (from 1), given all `releases` (K,) so far."""
         changed = np.flatnonzero(releases != self._releases)
         if len(changed):
-            now = releases[changed]
-            self._releases[changed] = now
-            self.privacy[changed] = self._privacy_of(now)
+            new_releases = releases[changed]
+            self._releases[changed] = new_releases
+            self.privacy[changed] = self._privacy_of(new_releases)
             self._weighted_privacy[changed] = self._gamma * self.privacy[changed]
         # g = sign(d) |d|^beta with d = target - T_k / t (eq. 8), written into buffers, because K is large: `g` holds d first, and
         # `score` |d|. beta = 2 needs no power, which costs far more than a product.
@@ -109,7 +109,7 @@ class Rewards(StateFields):
         self.counts[clients] += 1.0
 
     def _privacy_of(self, releases: IntArray) -> FloatArray:
-        """Return p_k (n,) of eq. 7 after so many `releases` (n,)."""
+        """Return p_k (n,) of eq. 7 after these numbers of `releases` (n,), from a table that grows as needed."""
         known = len(self._privacy_by_count)
         most = int(releases.max())
         if most >= known:
