@@ -145,8 +145,8 @@ def _check_worlds(folders: Sequence[Path], entries: Sequence[SweepEntry]) -> Non
         key, own_value, other_value = next(difference for difference in differences if difference is not None)
         raise ValueError(
             f"{path}: {key} = {own_value!r}, but {paths[0]} has {other_value!r}: differences at equal seeds mean nothing between "
-            "different tasks. Compare runs that share clients, data, partition and network, or make both variants of one sweep, which "
-            "sets them side by side knowingly"
+            "different tasks. Compare runs that share clients, data, partition and network, or make both variants of one "
+            "sweep, which sets them side by side knowingly"
         )
 
 
