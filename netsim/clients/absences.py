@@ -57,6 +57,7 @@ class Absences:
         inner = self.inner
         self.on, self.next_change_s = inner.on, inner.next_change_s
         if self._any_away:
+            # New arrays: those of `inner` must stay as they are, since it goes on by itself.
             self.on = inner.on & ~self.away
             self.next_change_s = np.where(self.away, self._returns_s(), inner.next_change_s)
 

@@ -374,6 +374,7 @@ class ClientPool(Tallies):
         for client in new_clients:
             life.begin(self.alive_now[client], now, has_model=client in holders)
         self.models_sent -= len(holders.intersection(new_clients))
+        # Updates that were begun in an earlier round: kept ones are sent again, unfinished ones go on by themselves.
         for update in updates if len(new_clients) < len(updates) else ():
             if update.begun_round != round:
                 life.begin_again(update, now)

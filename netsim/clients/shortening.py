@@ -28,6 +28,7 @@ def shorten(pool: ClientPool, update: Update) -> None:
         # `due_s` is the departure of the client, before the end of training: compute that end again.
         ends_s = start_s + draws.compute.at(update.place, start_s)
         ends_s += update.work_samples * draws.sample.at(update.place, start_s) if update.work_samples else 0.0
+    # All steps take the same time, so the passes divide the training evenly.
     pass_s = (ends_s - start_s) * steps_of_pass / steps
     # At the very end of a pass rounding must not count the next pass as begun.
     passes = max(1, math.ceil((now - start_s) / pass_s - 1e-9)) if pass_s > 0.0 else 1

@@ -62,6 +62,7 @@ def load_fields(owner: object, names: Iterable[str], state: State) -> None:
 
     Arrays that keep their shape are filled in place, because other objects may hold them.
     """
+    # A component restores itself and stays the same object: others hold it, too.
     for name in names:
         present, saved = getattr(owner, name), state[name.lstrip("_")]
         restored = _restore_value(present, saved)

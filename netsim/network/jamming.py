@@ -174,6 +174,7 @@ class Jammer:
         if self.dwell_s is None or not present:
             # Dwells in rounds end as a round opens.
             return present
+        # A budget is spent some day. Without one, the law itself must promise the same choice in every dwell.
         always = set() if self.budget is not None else set(self.law.constant_choice(self.reach, self.allowed).tolist())
         return present & always
 

@@ -159,6 +159,7 @@ class ParquetRecorder:
         """The SHA-256 of each file, once the recorder is closed."""
         self._rounds = rows["rounds"]
         self._round: Callable[[RoundRow], tuple[Any, ...]] = tuple
+        # Bind the methods of the tables directly: a record then costs one call, and one of a table that is not kept nothing more.
         self.attempts = rows["clients"].choose if wanted.clients else nothing.attempts
         self.jam = rows["jams"].append if wanted.jams else nothing.jam
         self.detection = rows["detections"].append if wanted.detections else nothing.detection

@@ -87,6 +87,7 @@ class Batteries:
         """Return the charges (n,) of `clients` (n,) at `time_s` (one time, or (n,)), in joules. No next event of these clients
         may lie before it.
         """
+        # Rounding may lead a little below empty, or above full.
         gained = self.slope_w[clients] * (time_s - self.since_s[clients])
         return np.clip(self.level_j[clients] + gained, 0.0, self.capacity_j[clients])
 

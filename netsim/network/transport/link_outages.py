@@ -110,6 +110,7 @@ class Outages(StateFields):
     """Outages of the links of a graph. Raises ValueError for an unknown link, or a client named twice."""
 
     def __init__(self, *, graph: PeerGraph, outages: Sequence[Outage] = ()) -> None:
+        # Merge the outages of each link first: a link comes back only when the last of those that overlap ends.
         intervals: dict[int, list[tuple[float, float]]] = {}
         for outage in outages:
             for link in links_down(graph, outage):

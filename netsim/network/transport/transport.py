@@ -574,6 +574,8 @@ class Transport:
         self.survivals.load_state_dict(state["survivals"], slot, time_s)
         self.cuts.load_state_dict(state["cuts"])
         self._carried_s = state["carried_s"].copy()
+        # Calls of one instant come in the order in which they are scheduled here: the next dwell of the jammers goes to its old
+        # place among the messages. Batches are not restored: single messages give the same ends.
         self.flying, self.batches, self.paused = {}, {}, {}
         for place, saved in enumerate(state["flying"]):
             if self.jammers is not None and place == state["before_jammers"]:

@@ -42,6 +42,7 @@ class Flooding(GossipProtocol):
         key, size, target = self._key(news), self._size_bytes(news), links.targets
         edges = [edge for edge in links.outgoing[client] if target[edge] != giver]
         self._outstanding += len(edges)
+        # One call for all edges, unless some of their links have come back: then the attempts that address draws differ.
         if eras:
             for edge in edges:
                 links.send(self, [edge], key, size, news, eras.get(edge, 0))

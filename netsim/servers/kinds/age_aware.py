@@ -79,6 +79,7 @@ class AllPresent(StateFields, Dispatch):
             next_s = float(pool.availability.next_change_s.min())
             if next_s == _EVER or not (pool.can_contribute() & pool.ever_present()).any():
                 raise NobodyLeftError
+            # A round of fixed length passes even without clients.
             if self.round_s is not None and next_s >= number * self.round_s:
                 break
             yield pool.clock.event_at(next_s)

@@ -104,6 +104,7 @@ class ChosenByPolicy:
         now = self._messages.pool.clock.now
         if self._trained:
             self.close()
+        # Not twice at one instant: an application that asks again gets the same clients, though some may be missing.
         if self._chosen_s < 0.0 or (now > self._chosen_s and not self._is_complete()):
             self._chosen, self._chosen_s = self._choose(self._messages.idle()), now
         return np.sort(self._chosen[self._messages.present()[self._chosen]])

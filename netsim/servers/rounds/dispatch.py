@@ -135,6 +135,7 @@ class PolicyDispatch(StateFields, Dispatch):
         selectable = self._selectable
         participations = self.pool.accountant.participations.copy()
         self.view = RoundView(number, start_s, selectable, participations, self._rng, self._probed)
+        # A round may pass without clients; no policy is asked for a choice among none.
         if not selectable.any():
             self._chosen = _NOBODY
             return self._chosen

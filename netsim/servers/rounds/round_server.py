@@ -85,6 +85,7 @@ class Book(StateFields):
         if not values.keys() <= self._columns:
             unknown = ", ".join(sorted(values.keys() - self._columns))
             raise TypeError(f"{unknown}: no part of the server names such a column of rounds; add it to round_columns")
+        # A union keeps the order of its left side, which is that of the fields of `RoundRow`; there is a value for each.
         return tuple.__new__(RoundRow, (_BLANK | values).values())
 
 

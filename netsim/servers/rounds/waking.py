@@ -46,6 +46,7 @@ class Waking:
 
     def wake(self, payload: object = None) -> None:
         """Wake the process now."""
+        # From now on another event of this instant may ask for another waking.
         self._called_s = -1.0
         event, self._event = self._event, None
         if event is not None:

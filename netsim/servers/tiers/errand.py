@@ -36,6 +36,7 @@ class Errand:
         # Ignore events that happen after their steps were stopped.
         if steps is not self._steps:
             return
+        # SimPy sets `callbacks` to None once an event has happened: go on at once then, as its own processes do.
         for event in steps:
             if event.callbacks is not None:
                 event.callbacks.append(lambda _: self._go_on(steps))

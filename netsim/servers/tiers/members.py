@@ -234,6 +234,7 @@ class Members(StateFields):
 
     def ever_selectable(self) -> BoolArray:
         """Return True (K,) for members that can be selected now or later, once they are no longer busy."""
+        # Without waiting, a member that is away now is no reason to keep a round open.
         if not self._waits:
             return self.selectable(busy_too=True)
         selectable = self.pool.ever_selectable() & self.is_member
