@@ -68,6 +68,7 @@ class Forecast:
 
         Return its starts (n,), NaN for attempts that are over.
         """
+        # `starts_s` is a view: what is written to it is in the table.
         times = self.times
         starts_s: FloatArray = times[row]
         if self._moved:

@@ -141,6 +141,7 @@ class WholeRounds:
         pool = self._pool
         if pool.life.serving.closing is None or pool.alive_now:
             return False
+        # While attempts are in the table, a few more go there, too: otherwise all of them would have to be converted.
         return count >= FROM or self.left > 0
 
     def begin(

@@ -184,11 +184,12 @@ class Bundle:
         if not flow_class.at_limit:
             self.free_count += more - fewer
             return
-        # Rounding errors of differences add up: sum again after as many steps as there are terms.
+        # Rounding errors of differences add up: sum again after as many steps as there are terms, so that a step costs the same
+        # on average whatever the number of terms; the constant spares small bundles frequent sums.
         self._steps += 1
         if self._steps > len(self.order) + 16:
             self._steps = 0
-            self.limited_rate = sum(limit * flow_class.count for limit, _, flow_class in self.order[: self.split])
+            self.limited_rate = sum(limit * member.count for limit, _, member in self.order[: self.split])
         else:
             self.limited_rate += flow_class.limit * (more - fewer)
 

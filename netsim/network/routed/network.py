@@ -142,6 +142,7 @@ class RoutedNetwork:
         return [
             LinkData(
                 name=link,
+                # A cable without a bandwidth carries messages without bytes only.
                 bytes_per_s=self._capacities[n].bytes_per_s if n in self._capacities else 0.0,
                 delay_s=cable.delay_s,
                 fat_pipe=cable.duplex == "fat-pipe",

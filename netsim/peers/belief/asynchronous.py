@@ -115,6 +115,7 @@ class AsynchronousBelief(BeliefProtocol):
         """Note the loss; send the message again if its link has come back meanwhile."""
         self._outstanding -= 1
         edge, links = message.edge, self.links
+        # Only the last message of an edge matters: a later one replaces it at its receiver.
         if message.key == self._sent_count[edge]:
             self._not_arrived.add(edge)
             if links.is_back(message):

@@ -100,7 +100,7 @@ class Flooding(GossipProtocol):
         for edge, link in enumerate(links_of_edges(self.links.graph).tolist()):
             if link in lost or not self._teaches(edge):
                 continue
-            # The message is still to come: it was not lost for good, or its link comes back, now or at the end of an outage.
+            # Something new can still cross the edge: its message is on the way, or its link comes back, now or after an outage.
             if edge not in self._given_up or link in returned or cuts.cause(link, now, now) is not None:
                 return False
         return True

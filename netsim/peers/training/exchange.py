@@ -124,13 +124,13 @@ class ExchangeProtocol(TrainingProtocol):
         A peer that was away while it waited for its neighbours returns to that wait.
         """
         host, round = self.host, int(self.host.round[peer])
-        sent = self._sent[peer] == round
+        has_sent = self._sent[peer] == round
         if self._has_trained(peer, round):
             # The peer was away while it waited, and returns to the same round.
             self._wait(peer, round)
             return
         self._ready[peer] = False
-        if not (self._trains_first or sent):
+        if not (self._trains_first or has_sent):
             self._own[peer] = model = int(host.model[peer])
             self._sent[peer] = round
             self.send(peer, round, model)

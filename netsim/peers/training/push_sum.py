@@ -48,7 +48,7 @@ class PushSum(ExchangeProtocol):
     def begin(self, peer: int) -> None:
         """Begin an own round. A part kept in a round that was not combined, because the peer was away, counts as late."""
         if self._ready[peer] and self._sent[peer] != self.host.round[peer]:
-            # Without the part that it kept then, the sum over all peers would not be kept.
+            # Without the part that it kept then, the sum over all peers would shrink.
             self._late[peer].append((int(self._part[peer]), float(self._weight[peer])))
             self._weight[peer] = 0.0
         super().begin(peer)

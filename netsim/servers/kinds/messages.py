@@ -230,6 +230,7 @@ class Messages:
         """Set the outcome of a message and call its `on_end`, unless it has expired before."""
         if not message.outcome:
             message.outcome = outcome
+            # The application does not learn of a loss: a lost message stays open until it expires.
             if outcome != "lost":
                 self._open.pop(message.number, None)
             message.on_end(message)

@@ -302,13 +302,16 @@ class PeerRounds:
         host, rounds, sources = self._host, self._rounds, self._host.transport.sources
         queue, last = self._queue, len(self._queue)
         while self._next < last and queue[self._next][0] <= until_s:
-            self._now, number, end, place = queue[self._next]
+            self._now, number, peer_or_edge, place = queue[self._next]
             self._next += 1
             own = rounds[number]
             if place == _TRAINED:
-                host.handle_training(end, own.numbers[end], number, own.steps[end], math.inf)
+                peer = peer_or_edge
+                # Privacy is infinite: with budgets, rounds go by events (`why_by_events`).
+                host.handle_training(peer, own.numbers[peer], number, own.steps[peer], math.inf)
             else:
-                host.handle_message(end, number, own.contents[sources[end]])
+                edge = peer_or_edge
+                host.handle_message(edge, number, own.contents[sources[edge]])
         self._count_attempts(until_s)
         self._count_messages(until_s)
         self._settled_s = until_s

@@ -443,6 +443,7 @@ class AllFinished(EndsOfRound):
         return None
 
     def wait(self) -> Process[None]:
+        # Every waking looks again at who is present, who has finished, and whether anything is under way that could go on.
         pool, peers = self._pool, self._peers
         while not peers.is_closed():
             if peers.is_blocked():

@@ -57,8 +57,9 @@ class WaitRule:
         due_s = state.start_s + self.deadline_s
         past_deadline: bool | BoolArray = state.now_s >= due_s if state.looking else state.now_s > due_s
         if self.at_least is not None:
-            most_deliveries = state.delivered + (state.expected - state.ended)
-            past_deadline = past_deadline & ((state.delivered >= self.at_least) | (most_deliveries < self.at_least))
+            in_flight = state.expected - state.ended
+            too_few_left = state.delivered + in_flight < self.at_least
+            past_deadline = past_deadline & ((state.delivered >= self.at_least) | too_few_left)
         return closes | past_deadline
 
     def name(self, state: RoundState) -> str:

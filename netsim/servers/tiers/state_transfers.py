@@ -165,8 +165,9 @@ class LinkStates:
             return
         way.due_s = None
         up, edge = way.legs[0]
-        if (self._medium.up if up else self._medium.down).carries:
-            (self._up if up else self._down).join(client, edge, self._sizes[up])
+        carrier, port = (self._medium.up, self._up) if up else (self._medium.down, self._down)
+        if carrier.carries:
+            port.join(client, edge, self._sizes[up])
         else:
             self._finish(client, None)
 
