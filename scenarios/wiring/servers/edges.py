@@ -86,6 +86,11 @@ class NodeWorld(World):
         key = "per_round" if "per_round" in rule.parameters() else "concurrency"
         if self.path == "policy" and (number := rule.parameters()[key]) > self.count:
             raise UserError(f"server.{key} = {number}: must be at most the {self.count} edges below the server")
+        for key in ("per_round", "concurrency"):
+            if rule.parameters().get(key, 0) > self.members.count:
+                members = "edges" if self.of_edges else "clients"
+                problem = f"must be at most the {self.members.count} {members} of the scenario"
+                raise UserError(f"{self.rule_path}.{key} = {rule.parameters()[key]}: {problem}")
         return rule
 
     @property

@@ -38,17 +38,17 @@ def compose_synchronous(world: World, section: Synchronous) -> Server:
         pool=pool,
         selecting=world.selection(pool, section.per_round, need=section.needed_clients, reselect_busy=section.reselect_busy),
         learner=world.learner,
-        wait=_wait_rule(section),
+        wait=_wait_rule(world, section),
         meter=world.meter(section.per_round),
         channels=channels,
         stragglers=section.stragglers,
     )
 
 
-def _wait_rule(section: Synchronous) -> WaitRule:
+def _wait_rule(world: World, section: Synchronous) -> WaitRule:
     """Return the close rule of a synchronous server; each field is a key of the section. Raises UserError."""
     keywords = {field.name: getattr(section, field.name) for field in fields(WaitRule)}
-    with name_refusals("server", keywords):
+    with name_refusals(world.rule_path, keywords):
         return WaitRule(**keywords)
 
 
@@ -136,7 +136,7 @@ def compose_compass(world: World, section: Compass) -> Server:
     from netsim.servers.kinds.compass import compass_server
 
     channels, pool = world.channels_and_pool(world.population.count, refill=True)
-    with name_refusals("server", ("min_steps", "max_steps", "slack")):
+    with name_refusals(world.rule_path, ("min_steps", "max_steps", "slack")):
         return compass_server(
             pool=pool,
             learner=world.learner,

@@ -81,6 +81,29 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         study(server={"kind": "buffered", "concurrency": 2, "staleness_bound": 2, "urgent_notices": True}),
         r"server\.urgent_notices = true: shortens the training of clients, and the members are edges; leave it out",
     ),
+    "more at work than clients": (
+        study(tier(server={"kind": "buffered", "concurrency": 5})),
+        r"edges\.tiers\.0\.server\.concurrency = 5: must be at most the 4 clients of the scenario",
+    ),
+    "more picked than edges": (
+        study(
+            tier(name="region", count=1, server={"kind": "safa", "per_round": 4}), tier(above="region"), server={"per_round": 1}
+        ),
+        r"edges\.tiers\.0\.server\.per_round = 4: must be at most the 3 edges of the scenario",
+    ),
+    "a quorum without a deadline": (
+        study(tier(server={"kind": "synchronous", "at_least": 1})),
+        r"edges\.tiers\.0\.server\.at_least = 1: is of rounds with a deadline; give deadline_s",
+    ),
+    "steps in the wrong order": (
+        study(
+            tier(server={"kind": "compass", "min_steps": 9, "max_steps": 4}),
+            clients={"count": 4, "data_sizes": 10.0},
+            compute={"seconds_per_sample": 0.1},
+            work={"batch_size": 5},
+        ),
+        r"edges\.tiers\.0\.server\.max_steps = 4: must be at least the 9 steps of min_steps",
+    ),
     "steps for edges": (
         study(tier(name="region", server={"kind": "compass"}), tier(count=4, above="region")),
         r"edges\.tiers\.0\.server\.kind = .compass.: assigns local steps to its members, and edges make rounds; set kind = .*",
