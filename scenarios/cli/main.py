@@ -144,7 +144,7 @@ def run(
             display(simulation)
 
         display.begin(built.simulation)
-        summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round, also=logs, wall=wall)
+        summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round, more_files=logs, wall=wall)
     reason = wall.reason if wall.reached else "interrupted"
     tell(summary, folder, shown=built.cautions, strict=strict, why=reason, resumable=study.flower is None)
 

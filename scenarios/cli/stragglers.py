@@ -164,7 +164,7 @@ def _write_what_ifs(folder: Path, run: Run, only: tuple[int, int] | None, quiet:
 
     from scenarios.runs.folders.replacement import add_files
     from scenarios.runs.replay import WHAT_IFS
-    from scenarios.runs.what_if.answers import every_client, table_of
+    from scenarios.runs.what_if.answers import answers_table, every_client
     from scenarios.workers.scratch import temporary_folder
 
     first, last = (1, None) if only is None else only
@@ -173,7 +173,7 @@ def _write_what_ifs(folder: Path, run: Run, only: tuple[int, int] | None, quiet:
     with progress({"rounds": total}, quiet) as advance, name_source(str(folder)):
         answers = every_client(folder, first=first, last=last, progress=lambda done: advance("rounds", done))
     with temporary_folder() as scratch:
-        pq.write_table(table_of(answers), scratch / WHAT_IFS, compression="zstd")
+        pq.write_table(answers_table(answers), scratch / WHAT_IFS, compression="zstd")
         add_files(folder, scratch)
 
 

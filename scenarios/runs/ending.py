@@ -14,7 +14,7 @@ from scenarios.schema.errors import UserError
 
 @contextmanager
 def make_folder(out: Path) -> Iterator[None]:
-    """Context manager: create a folder and its parents; after the block, remove new folders that are still empty."""
+    """Create a folder and its parents for the block; after it, remove those new folders that are still empty."""
     new = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         make(out)
@@ -27,9 +27,9 @@ def make_folder(out: Path) -> Iterator[None]:
 
 @contextmanager
 def report_state(out: Path) -> Iterator[None]:
-    """Context manager: if a file cannot be written or the user stops the run in `out`, tell how to go on.
+    """Say how to go on if the user stops the run in `out`, or a file of it cannot be written, within the block.
 
-    A run that cannot be resumed is removed. Raises UserError for an OSError, and adds a text to a KeyboardInterrupt.
+    An OSError becomes a UserError, and a KeyboardInterrupt gets a text. What is left of a run that cannot be resumed is removed.
     """
     try:
         yield
@@ -41,12 +41,12 @@ def report_state(out: Path) -> Iterator[None]:
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(str(error) or f"to go on: {_next_step(out)}") from None
     except UserError:
-        _next_step(out)
+        _next_step(out)  # removes a run that has not begun
         raise
 
 
 def _next_step(out: Path) -> str:
-    """Return text that tells how to go on with the run in a folder; remove a run that has not begun."""
+    """Return the command that goes on with the run in a folder; remove the files of a run that has not begun."""
     if (out / SCENARIO).is_file():
         return f"netsim resume {out}"
     with suppress(OSError, UserError):

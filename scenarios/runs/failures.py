@@ -15,15 +15,15 @@ from scenarios.wiring.own_failures import own_failure
 from scenarios.workers.training import TrainingError
 
 _REFUSED_IN_RUN = {"engine": "slots.engine"}
-"""Parameters that only a running engine can refuse, and their keys."""
+"""Parameter that only a running engine can refuse -> its key."""
 
 _LEARNER_KEYS = ("device = ", "client_state_bytes = ", "memory_bytes = ")
-"""Beginnings of the messages of a learner without memory, which name its key (`models.fl.store.memory`)."""
+"""Beginnings of messages of a learner that lacks memory. They name a key of `[learner]` (`models.fl.store.memory`)."""
 
 
 @contextmanager
-def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
-    """Context manager: turn exceptions that a user's mistake causes into UserErrors.
+def name_own_failures(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
+    """Turn exceptions of the block that a user's mistake causes into UserErrors with the component, the round and the line.
 
     Other exceptions pass, with a note of the server, the round, the time and the attempts in flight.
     """
@@ -61,20 +61,20 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
 
 
 def _moment_text(scenario: Scenario, simulation: Simulation, path: str = "") -> str:
-    """Return the round, the time and the seed of an error. `path`: key of the failing component."""
+    """Return the round, the time and the seed of an error as text. `path`: key of the failing component, if known."""
     # A model is evaluated when its round is over.
     round = simulation.server.round + (not path.startswith("learner.metrics"))
     return f"round {round}, {simulation.clock.now:g} s, seed {scenario.seed}"
 
 
 def _state_text(scenario: Scenario, simulation: Simulation) -> str:
-    """Describe the state of a simulation, for an error that the user did not cause."""
+    """Return the state of a simulation as text, for an error that the user did not cause."""
     where = _moment_text(scenario, simulation)
     return f"server.kind = {scenario.server.kind!r}, {where}, with {_attempts_text(simulation)}"
 
 
 def _attempts_text(simulation: Simulation) -> str:
-    """Return the attempts in flight, by the phases that they are in, in a few words."""
+    """Return the number of attempts in flight as text, with their numbers by phase."""
     phases = Counter(update.phase for update in simulation.server.clients.in_flight.values())
     if not phases:
         return "nothing in flight"

@@ -11,12 +11,12 @@ from analysis.results.sources import COLUMNS, OpenTable, RunInMemory, TableInMem
 from netsim.core.collector import long_lived
 from netsim.records.in_memory import ArrowRecorder
 from netsim.simulation import Simulation
-from scenarios.runs.failures import refusing
+from scenarios.runs.failures import name_own_failures
 from scenarios.runs.folders.own_code import note_code, own_code
 from scenarios.runs.reading import to_toml
 from scenarios.runs.run import summary_identity, tables_of
 from scenarios.runs.summary.books import refuse_unbalanced
-from scenarios.runs.summary.fixed_tables import given_tables
+from scenarios.runs.summary.fixed_tables import make_fixed_tables
 from scenarios.runs.summary.machine import Effort
 from scenarios.runs.summary.running_sums import Summing, Totals, change_points_s, summary
 from scenarios.runs.wall_limit import WallLimit
@@ -49,7 +49,8 @@ def run_in_memory(
     code = note_code([], own_code(scenario), 1)
     effort = Effort()
     limit = wall or WallLimit()
-    with stop_requests() as stop, limit.enforce(stop), refusing(scenario, simulation), built.start_workers(), long_lived():
+    failures = name_own_failures(scenario, simulation)
+    with stop_requests() as stop, limit.enforce(stop), failures, built.start_workers(), long_lived():
 
         def on_round(simulation: Simulation) -> None:
             """Callback at the close of a round: call `after_round`, and stop if asked."""
@@ -63,10 +64,10 @@ def run_in_memory(
             stop.settle()  # no further interrupt while workers end
         if stop.asked and not stop.limited:
             raise KeyboardInterrupt
-    with refusing(scenario, simulation):
+    with name_own_failures(scenario, simulation):
         simulation.close()
         tables: dict[str, Any] = dict(recorder.tables)
-        tables |= given_tables(built, scenario)
+        tables |= make_fixed_tables(built, scenario)
         opened = {name: partial(_open_table, tables[name]) for name in COLUMNS if name in tables}
         content = summary(built, scenario, totals, simulation.ended or "", effort, opened) | summary_identity(scenario, code)
     refuse_unbalanced(content["books"], f"{scenario.name}, seed {scenario.seed}", "Nothing is kept; ")

@@ -22,8 +22,11 @@ FOLDER = Path(__file__).parents[1] / "library"
 APP_FILE = "pyproject.toml"
 """Name of a TOML file that is no scenario: it belongs to a Flower app."""
 _MOST_MESSAGES = 5
+"""Largest number of wrong keys in the message of an error."""
 _MOST_LEVELS = 32
+"""Largest depth of nested tables."""
 Changes = Mapping[str, Any] | Iterable[tuple[str, Any]]
+"""Dotted keys with their new values."""
 
 
 def shipped_files() -> list[Path]:
@@ -32,7 +35,7 @@ def shipped_files() -> list[Path]:
 
 
 def read_file(path: str | Path) -> Tables:
-    """Return the tables of a scenario file, unchecked. A name without a folder may name a library scenario."""
+    """Return the tables of a scenario file, unchecked; raises UserError. A name without a folder may name a library scenario."""
     file = Path(path)
     shipped = {file.stem: file for file in shipped_files()}
     try:
@@ -51,7 +54,7 @@ def read_file(path: str | Path) -> Tables:
 
 
 def _check_depth(tables: Tables, path: str) -> Tables:
-    """Return `tables`; raise UserError if tables and lists are nested deeper than any key."""
+    """Return `tables`; raise UserError if tables and lists are nested deeper than `_MOST_LEVELS`."""
     level: list[Any] = [tables]
     depth = 0
     while level:
@@ -66,7 +69,7 @@ def _check_depth(tables: Tables, path: str) -> Tables:
 
 
 def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
-    """Return a setting such as `policy.alpha=10` as a key and a TOML value; a bare word is a string."""
+    """Return the key and the value of a setting such as "policy.alpha=10"; raises UserError that names the `option`."""
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not all(key.split(".")):
@@ -77,7 +80,7 @@ def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
 
 
 def parse_value(text: str) -> object:
-    """Return a text as a TOML value; a text that is none is a string."""
+    """Return a text as a TOML value; a text that is no TOML is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -85,10 +88,9 @@ def parse_value(text: str) -> object:
 
 
 def override(tables: Mapping[str, object], changes: Changes) -> Tables:
-    """Return a copy of `tables` with dotted keys replaced, in order; missing tables are made.
+    """Return a copy of `tables` with dotted keys set, in order; missing tables are added.
 
-    Setting `x.kind` to another value drops the other keys of x. Raises UserError where a key goes through a value that is no
-    table.
+    To set `x.kind` to another value drops the other keys of x. Raises UserError if a part of a key is no table.
     """
     result = deepcopy(dict(tables))
     pairs = changes.items() if isinstance(changes, Mapping) else changes
@@ -118,14 +120,14 @@ def _entry(table: object, name: str, above: str, key: str) -> object:
 
 
 def _position(table: list[Any], name: str, key: str) -> int:
-    """Return an index of a list from its text; raises UserError."""
+    """Return the index in a list that a part of a key names; raises UserError."""
     if not (name.isascii() and name.isdigit()) or int(name) >= len(table):
         raise UserError(f"{key}: {name!r} must be a position in a list of {len(table)}, counted from 0")
     return int(name)
 
 
 def parse(tables: Mapping[str, object], source: str = "scenario") -> Scenario:
-    """Return the checked scenario. The UserError names the first few wrong keys with values and allowed values."""
+    """Return the checked scenario. Raises UserError that names the first few wrong keys, with values and allowed values."""
     try:
         return Scenario.model_validate(dict(tables))
     except ValidationError as error:
@@ -158,7 +160,7 @@ def to_toml(scenario: Scenario) -> str:
 
 
 def _kind_first(value: object) -> Any:
-    """Return `value` in which every table has the key `kind` first, because it decides which other keys are allowed."""
+    """Return a copy of `value` with the key `kind` first in every table, because it decides which other keys are allowed."""
     if isinstance(value, dict):
         return {key: _kind_first(value[key]) for key in sorted(value, key=lambda key: bool(key != "kind"))}
     return [_kind_first(entry) for entry in value] if isinstance(value, list) else value
@@ -190,7 +192,7 @@ _VALUE_ERRORS = frozenset(_ERROR_TEXTS) - {"string_type", "string_pattern_mismat
 
 
 def _explain(tables: Mapping[str, Any], problem: Any) -> tuple[str, str]:
-    """Return the refused key with its value, and the reason."""
+    """Return two texts about an error of pydantic: the refused key with its value, and the reason."""
     kind = problem["type"]
     key = ".".join(str(name) for name in _written_keys(tables, problem["loc"], kind)) or "the scenario"
     if kind == "missing":
@@ -200,7 +202,7 @@ def _explain(tables: Mapping[str, Any], problem: Any) -> tuple[str, str]:
 
 
 def _may_be_left_out(tables: Mapping[str, Any], problem: Any) -> bool:
-    """Return True if NO_VALUE would be accepted in place of a refused value. It is tried by one more validation."""
+    """Return True if NO_VALUE would be accepted in place of a refused value, which one more validation shows."""
     if problem["type"] not in _VALUE_ERRORS:
         return False
     keys = _written_keys(tables, problem["loc"], problem["type"])
@@ -214,7 +216,7 @@ def _may_be_left_out(tables: Mapping[str, Any], problem: Any) -> bool:
     try:
         Scenario.model_validate(changed)
     except ValidationError as error:
-        return all(_written_keys(changed, left["loc"], left["type"])[: len(keys)] != keys for left in error.errors())
+        return all(_written_keys(changed, other["loc"], other["type"])[: len(keys)] != keys for other in error.errors())
     return True
 
 

@@ -39,9 +39,10 @@ def read_finished(folder: Path) -> Scenario:
 
 
 def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = None) -> list[str]:
-    """Run the scenario of the run in `folder` again, in a temporary folder; return a line for each difference, none if equal.
+    """Run the scenario of the run in `folder` again, in a temporary folder, and compare the tables.
 
-    Tables are compared byte for byte, and where they differ, value for value. If one differs, other code and versions are named.
+    Return a line for each table that differs, and lines that name changed code and versions; an empty list if all are equal.
+    Tables are compared byte for byte, and those that differ value for value.
     Raises UserError, also for a run that ended by a limit of its events: the limit is not stored with the run.
     """
     scenario = read_finished(folder)
@@ -78,7 +79,7 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
 
 
 def _difference(first_file: Path, second_file: Path) -> str | None:
-    """Return the difference of a table between two runs in a line, or None."""
+    """Return the first difference between a table of two runs as a line; None if the files are equal."""
     table = first_file.name
     if not (first_file.is_file() and second_file.is_file()):
         return f"{table}: is only in the {'first' if first_file.is_file() else 'second'} run"
@@ -90,8 +91,8 @@ def _difference(first_file: Path, second_file: Path) -> str | None:
     for name in dict.fromkeys([*first.schema.names, *second.schema.names]):
         old, new = _values(first, name), _values(second, name)
         values = zip(old, new, strict=True)
-        # NaN differs from itself; two NaN count as equal.
-        row = next((i for i, (a, b) in enumerate(values) if a != b and (a == a or b == b)), None)
+        # NaN differs from itself, but two NaN count as equal.
+        row = next((row for row, (a, b) in enumerate(values) if a != b and (a == a or b == b)), None)
         if row is not None:
             return f"{table}: {name} of row {row} is {old[row]}, and {new[row]} the second time"
     return f"{table}: the same values in other bytes"

@@ -1,4 +1,4 @@
-"""One run of a scenario into a folder, with the files that the README promises."""
+"""One run of a scenario into a folder: its beginning, its resumption, its checkpoints and its files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from netsim.records.wanted import WantedTables
 from netsim.simulation import Simulation
 from scenarios.registry.in_process import refuse_unnamed
 from scenarios.runs.ending import make_folder, report_state
-from scenarios.runs.failures import refusing
+from scenarios.runs.failures import name_own_failures
 from scenarios.runs.folders import checkpoint
 from scenarios.runs.folders.identity import changed_files, named_files, run_id, study_digest
 from scenarios.runs.folders.lock import hold_lock
@@ -39,7 +39,7 @@ from scenarios.runs.folders.replacement import (
 )
 from scenarios.runs.reading import parse, to_toml
 from scenarios.runs.summary.books import refuse_unbalanced
-from scenarios.runs.summary.fixed_tables import NAMES, given_tables
+from scenarios.runs.summary.fixed_tables import NAMES, make_fixed_tables
 from scenarios.runs.summary.machine import Effort
 from scenarios.runs.summary.running_sums import Summing, Totals, change_points_s, summary
 from scenarios.runs.training_machines import AS_THE_SCENARIO_SAYS, TrainingMachines
@@ -53,7 +53,7 @@ from scenarios.workers.interrupts import StopRequest, stop_requests
 _FIXED_TABLES = tuple(f"{name}.parquet" for name in NAMES)
 CHECKPOINT_S = 60.0
 """Seconds of wall time between two checkpoints of a run."""
-FIRST_S = 2.0
+FIRST_CHECKPOINT_S = 2.0
 """Seconds of wall time up to the first checkpoint."""
 
 
@@ -92,9 +92,9 @@ def prepare(
     event_limit: int | None,
     machines: TrainingMachines = AS_THE_SCENARIO_SAYS,
 ) -> World:
-    """Build the simulation of `scenario`, for the folder `out` or for memory; `source` names the scenario in messages.
+    """Check the folder `out` (None: in memory), and then build and return the simulation of `scenario`; raises UserError.
 
-    Raises UserError: `out` is checked first, so that a wrong folder is refused before a learner is built.
+    The folder comes first, so that a wrong one is refused before a learner is built. `source`: name of the scenario in messages.
     """
     if out is not None:
         check_run(out, overwrite)
@@ -112,19 +112,22 @@ def simulate(
     overwrite: bool = False,
     after_round: Callable[[Simulation], None] | None = None,
     checkpoint_s: float = CHECKPOINT_S,
-    also: Sequence[str] = (),
+    more_files: Sequence[str] = (),
     wall: WallLimit | None = None,
 ) -> Notes:
-    """Run a simulation that is built already, like `run`. `also`: further files that `after_round` writes into the folder."""
+    """Run a simulation that is built already into the folder `out`, as `run` does, and return its summary.
+
+    `more_files`: names of files that `after_round` writes into the folder.
+    """
     refuse_unnamed(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True))
-    given = given_tables(built, scenario)
-    files = [*files_of(scenario, given), *also]
+    fixed_tables = make_fixed_tables(built, scenario)
+    files = [*files_of(scenario, fixed_tables), *more_files]
     check_run(out, overwrite, files)
     # The workers start before anything is written, as they may be refused.
     with stop_requests() as stop, (wall or WallLimit()).enforce(stop), built.start_workers(), make_folder(out), hold_lock(out):
-        # Another process may have begun a run there since.
+        # Check again, because another process may have begun a run there.
         check_run(out, overwrite, files)
-        return _start_run(built, scenario, out, files, given, stop, after_round, checkpoint_s)
+        return _start_run(built, scenario, out, files, fixed_tables, stop, after_round, checkpoint_s)
 
 
 def _start_run(
@@ -132,16 +135,16 @@ def _start_run(
     scenario: Scenario,
     out: Path,
     files: list[str],
-    given: Mapping[str, pa.Table],
+    fixed_tables: Mapping[str, pa.Table],
     stop: StopRequest,
     after_round: Callable[[Simulation], None] | None,
     checkpoint_s: float,
 ) -> Notes:
-    """Write the beginning of a run into its folder, and simulate it."""
+    """Write the scenario and the fixed tables of a run into its folder, simulate it, and return its summary."""
     with report_state(out):
         marker = open_run(out, files)
         atomic.write(out / SCENARIO, to_toml(scenario).encode())
-        for name, table in given.items():
+        for name, table in fixed_tables.items():
             with atomic.replacing(out / f"{name}.parquet") as file:
                 pq.write_table(table, file, compression="zstd")
         return _simulate(built, scenario, marker, None, stop, after_round, checkpoint_s)
@@ -183,17 +186,17 @@ def go_on(
             built = machines.build(scenario)
         begin(built.simulation)
         if state is None:
-            given = given_tables(built, scenario)
-            files = files_of(scenario, given)
+            fixed_tables = make_fixed_tables(built, scenario)
+            files = files_of(scenario, fixed_tables)
             check_run(folder, True, files)
             with built.start_workers():
-                return _start_run(built, scenario, folder, files, given, stop, after_round, checkpoint_s)
+                return _start_run(built, scenario, folder, files, fixed_tables, stop, after_round, checkpoint_s)
         with built.start_workers(), report_state(folder):
             return _simulate(built, scenario, read_run_marker(folder), state, stop, after_round, checkpoint_s)
 
 
 def _refuse_changed_files(out: Path, state: State, scenario: Scenario) -> None:
-    """Raise UserError where a data file that the scenario names is another than as the run in `out` began."""
+    """Raise UserError if a data file that the scenario names has changed since the run in `out` began."""
     changed = changed_files(state, scenario)
     if changed:
         remedy = f"undo the change, or run it again: netsim run {out / SCENARIO} --out {out} --overwrite"
@@ -215,7 +218,7 @@ def _simulate(
     effort = Effort(0.0 if state is None else state["wall_time_s"])
     if state is not None:
         # Restore the state before the tables of the interrupted run are opened: it may be refused.
-        with refusing(scenario, simulation):
+        with name_own_failures(scenario, simulation):
             simulation.load_state_dict(state["simulation"])
         totals.load_state_dict(state["totals"])
     tables = ParquetRecorder(out, tables_of(scenario))
@@ -232,22 +235,22 @@ def _simulate(
             return
         marker.claim([checkpoint.FILE, *tables.pieces_to_come()])
         states = {"simulation": simulation.state_dict(), "tables": tables.state_dict(), "totals": totals.state_dict()}
-        with _refuse_odd_state():
+        with _refuse_unsaved_state():
             facts = {"version": version(), "files": files, "data_files": data, "own_code": code}
             checkpoint.save(out, facts | {"wall_time_s": effort.wall_s(), **states})
 
     try:
-        with refusing(scenario, simulation), long_lived():
+        with name_own_failures(scenario, simulation), long_lived():
             ending = _simulate_rounds(simulation, save_checkpoint, stop, after_round, checkpoint_s)
         stop.settle()
-        with refusing(scenario, simulation), _refuse_damage():
+        with name_own_failures(scenario, simulation), _refuse_damage():
             simulation.close()
             run_folder = RunFolder(out, tables.digests)
             present = {name: partial(run_folder.open, name) for name in COLUMNS if f"{name}.parquet" in tables.digests}
             content = summary(built, scenario, totals, ending, effort, present) | summary_identity(scenario, code)
         write_json(out / SUMMARY, content | {FILES: files | tables.digests})
     except Exception as error:
-        # Complete the tables: the rounds before a mistake of a component help to find it.
+        # Complete the tables, because the rounds before a component's mistake help to find it.
         if not isinstance(error, OSError) and not (out / SUMMARY).exists():
             with suppress(Exception):
                 simulation.close()
@@ -276,12 +279,12 @@ def _simulate_rounds(
     after_round: Callable[[Simulation], None] | None,
     checkpoint_s: float,
 ) -> str:
-    """Simulate to the end or up to an interrupt; return the reason of the end.
+    """Simulate to the end or up to an interrupt, and return the reason of the end.
 
-    `save_checkpoint` is called at intervals, and at an interrupt.
+    `save_checkpoint` is called every `checkpoint_s` seconds of wall time, and at an interrupt.
     """
     # Save the first checkpoint early, so that a run of long rounds has one if it is interrupted within the next round.
-    due = time.perf_counter() + min(FIRST_S, checkpoint_s)
+    due = time.perf_counter() + min(FIRST_CHECKPOINT_S, checkpoint_s)
 
     def on_round(simulation: Simulation) -> None:
         """Callback at the close of a round: call `after_round`, stop if asked, and save a checkpoint if one is due.
@@ -309,8 +312,8 @@ def _simulate_rounds(
 
 
 @contextmanager
-def _refuse_odd_state() -> Iterator[None]:
-    """Context manager: raise UserError if the state of a component is not plain data."""
+def _refuse_unsaved_state() -> Iterator[None]:
+    """Raise UserError if a component of the user's has a state that cannot be saved, because it is not plain data."""
     try:
         yield
     except checkpoint.StateError as error:
@@ -319,20 +322,20 @@ def _refuse_odd_state() -> Iterator[None]:
 
 @contextmanager
 def _refuse_damage() -> Iterator[None]:
-    """Context manager: raise UserError if another process has changed files of the run."""
+    """Raise UserError if another process has changed files of the run."""
     try:
         yield
     except (DamagedPieceError, DamagedFileError) as error:
         raise UserError(f"{error}; run it again") from error
 
 
-def files_of(scenario: Scenario, given: Iterable[str]) -> list[str]:
-    """Return the files of a complete run. `given`: names of its fixed tables."""
-    return [SCENARIO, *tables_of(scenario).files, *(f"{name}.parquet" for name in given), SUMMARY]
+def files_of(scenario: Scenario, fixed_tables: Iterable[str]) -> list[str]:
+    """Return the names of the files of a complete run. `fixed_tables`: names of the tables that are written at its beginning."""
+    return [SCENARIO, *tables_of(scenario).files, *(f"{name}.parquet" for name in fixed_tables), SUMMARY]
 
 
 def tables_of(scenario: Scenario) -> WantedTables:
-    """Return the tables that a run writes beside `rounds.parquet`."""
+    """Return the tables that a run writes, round by round, in addition to `rounds.parquet`."""
     return WantedTables(
         clients=scenario.output.clients_table,
         jams=bool(scenario.jammers),

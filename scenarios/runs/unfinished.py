@@ -25,12 +25,12 @@ def version() -> str:
 
 
 def checksums(out: Path, files: Iterable[str]) -> dict[str, str]:
-    """Return the SHA-256 of files that a run writes as it begins, kept with its checkpoints."""
+    """Return the SHA-256 of files in the folder of a run, by name."""
     return {name: sha256_of(out / name) for name in files}
 
 
 def read_unfinished(out: Path) -> tuple[Scenario, Tables | None]:
-    """Return the scenario and the last checkpoint of an interrupted run; None in place of the checkpoint before the first.
+    """Return the scenario and the last checkpoint of an interrupted run; None in place of a checkpoint if there is none yet.
 
     Raises UserError if `out` holds no such run, or files needed to resume it were changed.
     """

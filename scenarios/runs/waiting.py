@@ -19,8 +19,8 @@ LONG_S = 10.0
 _PHASES = ("downloading", "computing", "waiting to send", "sending")
 
 
-def waited_for(simulation: Simulation) -> str:
-    """Describe what the open round waits for."""
+def describe_wait(simulation: Simulation) -> str:
+    """Return a description of what the open round waits for."""
     pool = simulation.server.clients
     under_way = pool.under_way
     if not under_way:
@@ -29,8 +29,8 @@ def waited_for(simulation: Simulation) -> str:
         present = int(pool.presence.on.sum())
         return f"clients or messages: no update is under way, {present:,} of {pool.count:,} clients are present{when}"
     # An outcome time of NaN means no outcome yet. Reading `in_flight` would change the run.
-    begun = [update for update in list(pool.alive_now.values()) if update.outcome_s != update.outcome_s]
-    phases = Counter(map(_phase, begun))
+    in_flight = [update for update in list(pool.alive_now.values()) if update.outcome_s != update.outcome_s]
+    phases = Counter(map(_phase, in_flight))
     counts = ", ".join(f"{phases[name]:,} {name}" for name in _PHASES if phases[name])
     return f"{under_way:,} updates" + (f" ({counts})" if counts else "")
 
@@ -45,22 +45,22 @@ def _phase(update: Update) -> str:
 
 
 class Watch:
-    """Gives messages about long rounds. It reads the run from another thread, and changes nothing in it."""
+    """Watch over a run that gives messages about long rounds. It reads the run from another thread, and changes nothing."""
 
     def __init__(self, show: Callable[[str], None], clear: Callable[[], None] = lambda: None) -> None:
-        """`show`: called with each message. `clear`: called at the close of a round with a message."""
+        """`show`: function called with each message. `clear`: function called when a round closes that had a message."""
         self._show, self._clear = show, clear
         self._message_given = False
         self._simulation: Simulation | None = None
         self._round_start_s = self._last_s = time.perf_counter()
 
     def end(self) -> None:
-        """Handle the end of the run; release the simulation."""
+        """End the last message, and release the simulation."""
         self.on_close()
         self._simulation = None
 
     def begin(self, simulation: Simulation) -> None:
-        """Watch this run from now on."""
+        """Watch this simulation from now on."""
         self._simulation = simulation
         self.on_close()
 
@@ -71,7 +71,7 @@ class Watch:
             self._message_given = False
             self._clear()
 
-    def look(self) -> None:
+    def check_round(self) -> None:
         """Give a message about the open round, if it is due."""
         now, simulation = time.perf_counter(), self._simulation
         if simulation is None or now - self._last_s < LONG_S:
@@ -88,7 +88,7 @@ class Watch:
             self._show(f"round {simulation.server.round}, the last, has closed; its model is tested")
             return
         try:
-            waits = waited_for(simulation)
+            waits = describe_wait(simulation)
         except RuntimeError:  # the run goes on in another thread, so a container may change during iteration
             waits = f"{simulation.server.in_flight:,} updates"
         round, at_s = simulation.server.round + 1, simulation.clock.now
@@ -99,9 +99,9 @@ class Watch:
 
 @contextmanager
 def watch_run(watch: Watch) -> Iterator[None]:
-    """Context manager: look at the run a few times a second."""
+    """Check the open round for messages, twice a second, within the block."""
     try:
-        with call_every(LONG_S / 20, watch.look):
+        with call_every(LONG_S / 20, watch.check_round):
             yield
     finally:
         watch.end()

@@ -19,7 +19,7 @@ from scenarios.wiring.world import World
 NAMES = ("partition", "links", "cables")
 
 
-def given_tables(built: World, scenario: Scenario) -> dict[str, pa.Table]:
+def make_fixed_tables(built: World, scenario: Scenario) -> dict[str, pa.Table]:
     """Return the fixed tables of the run by name; a subset of `NAMES`."""
     tables = {}
     if built.trained is not None:

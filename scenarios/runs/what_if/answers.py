@@ -19,18 +19,20 @@ from scenarios.schema.scenario import Scenario
 _TIME_FACTOR = 10.0
 """A changed round may take this many times the simulated time of the whole run before it counts as never closed."""
 _ROUNDING = 1e-9
+"""Relative difference of times that rounding may cause."""
 Progress = Callable[[int], None]
 """Callback with the number of rounds that have been simulated again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A round as it was, and as it would have been."""
+    """Close of a round as it was, and as it would have been with a change."""
 
     change: Change
     was: Closed
+    """Close of the round in the run."""
     then: Closed | None
-    """Time of the close with the change; None: not within `_TIME_FACTOR` times the time of the whole run."""
+    """Close of the round with the change; None: not within `_TIME_FACTOR` times the time of the whole run."""
 
     @property
     def saved_s(self) -> float | None:
@@ -69,7 +71,7 @@ def what_if(folder: Path, number: int, changes: Sequence[Change], *, progress: P
 def _answer_round(
     replay: Replay, run: Run, number: int, changes: Sequence[Change], folder: Path, limit_s: float, progress: Progress | None
 ) -> list[Answer]:
-    """Return the answers to `changes`, in their order, of one simulation up to round `number`."""
+    """Simulate a run up to round `number`, and return the answer to each of `changes`, in order; raises UserError."""
     ends_s = run.rounds["end_s"].tolist()
     for state, numbers in replay.rounds(number, progress):
         _check_replay(replay, ends_s, folder)
@@ -86,7 +88,10 @@ def _answer_round(
 
 
 def every_client(folder: Path, *, first: int = 1, last: int | None = None, progress: Progress | None = None) -> list[Answer]:
-    """Return the outcomes of rounds `first` to `last` without each of the clients that took part; raises as `what_if`."""
+    """Return an answer for each client that took part in each of the rounds `first` to `last`: the round without it.
+
+    `last`: None for the last round of the run. Raises the errors of `what_if`.
+    """
     scenario, run, limit_s = _open_finished(folder)
     rounds = int(run.summary["rounds"]) * rounds_per_unit(scenario)
     upto = rounds if last is None else last
@@ -104,7 +109,7 @@ def every_client(folder: Path, *, first: int = 1, last: int | None = None, progr
     return answers
 
 
-def table_of(answers: Sequence[Answer]) -> object:
+def answers_table(answers: Sequence[Answer]) -> object:
     """Return the table `what_ifs` (docs/tables.md) as `pyarrow.Table`."""
     import pyarrow as pa
 
@@ -128,8 +133,9 @@ def table_of(answers: Sequence[Answer]) -> object:
 
 
 def _open_finished(folder: Path) -> tuple[Scenario, Run, float]:
-    """Return scenario, run and simulated seconds of a finished run; raises UserError for runs without rounds that can be
-    repeated.
+    """Return the scenario and the tables of a finished run, and the time limit of changed rounds in simulated seconds.
+
+    Raises UserError for a run with rounds that cannot be simulated one by one.
     """
     from analysis import open_run
 
@@ -152,8 +158,8 @@ def _check_replay(replay: Replay, ends_s: Sequence[float], folder: Path) -> None
     simulation = replay.built.simulation
     end_s, recorded_s = simulation.clock.now, ends_s[simulation.server.round - 1]
     # A delay and its bytes are one sum in the run, and two where bandwidths are multiplied: the last digit may differ.
-    same = math.isclose(end_s, recorded_s, rel_tol=_ROUNDING) if replay.multiplied else end_s == recorded_s
-    if not same:
+    is_equal = math.isclose(end_s, recorded_s, rel_tol=_ROUNDING) if replay.multiplied else end_s == recorded_s
+    if not is_equal:
         raise _replay_error(folder)
 
 

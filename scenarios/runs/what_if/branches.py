@@ -19,7 +19,7 @@ from netsim.core.clock import NothingScheduledError
 from netsim.core.protocols import IntArray, Selection, State
 from netsim.servers.rounds.loop import Alteration, ClosedRound, NobodyLeftError, RoundLoop
 from netsim.simulation import Simulation
-from scenarios.runs.failures import refusing
+from scenarios.runs.failures import name_own_failures
 from scenarios.runs.what_if.changes import Change
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.network.multiplied import Multiplier
@@ -32,28 +32,28 @@ class _ClosedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class AttemptEnd:
     """State of an attempt at the close of its round."""
 
     client: int
     selected_s: float
     ended_s: float
-    """Time at which it ended, seconds; after the close, or inf, if the close did not wait for it."""
+    """Time of its end, seconds; after the close of the round, or inf, if the close did not wait for it."""
     delivered: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Close of a round. `attempts`: attempts that belong to the round."""
+    """Close of a round, with the attempts that belong to it."""
 
     round: int
     start_s: float
     end_s: float
-    attempts: tuple[End, ...]
+    attempts: tuple[AttemptEnd, ...]
 
     @property
     def delivered(self) -> int:
-        """Number of updates that it took in."""
+        """Number of delivered updates."""
         return sum(end.delivered for end in self.attempts)
 
     @property
@@ -64,7 +64,7 @@ class Closed:
 
 
 class _RoundLog(Alteration):
-    """Alteration that changes nothing, and keeps the selected clients and the close of every round."""
+    """Alteration that changes nothing, but notes the selected clients and the close of every round."""
 
     def __init__(self) -> None:
         self.selected: dict[int, IntArray | Selection] = {}
@@ -87,7 +87,7 @@ class _RoundLog(Alteration):
 
 
 class _OneRound(Alteration):
-    """Change of round `number` in one respect; it stops the simulation as that round closes."""
+    """Alteration of round `number` by one change. It stops the simulation as that round closes."""
 
     def __init__(self, number: int, change: Change, multiplier: Multiplier | None) -> None:
         self.number, self.client, self.deadline_s, self.factor = number, change.client, change.deadline_s, change.factor
@@ -97,7 +97,7 @@ class _OneRound(Alteration):
         self._multiplier = multiplier
 
     def attach(self, loop: RoundLoop) -> None:
-        """Apply the difference in `loop`, when its round comes."""
+        """Let `loop` call this alteration."""
 
         def on_open(number: int) -> None:
             """Callback as a round opens: multiply the bandwidths in the one round."""
@@ -108,8 +108,7 @@ class _OneRound(Alteration):
         loop.follow_openings(on_open)
 
     def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
-        """In the one round, set its deadline, or return the chosen clients without the removed client, whose update is aborted.
-        """
+        """In the one round, set the changed deadline, or remove the client: abort its update, and return the other clients."""
         if number != self.number:
             return chosen
         if self.deadline_s is not None:
@@ -144,11 +143,11 @@ class _OneRound(Alteration):
 
 
 def _closed_round(closed: ClosedRound, *, without: int | None = None) -> Closed:
-    """Return the close of a round with its attempts, but for those of client `without`."""
+    """Return the close of a round with its attempts, except those of the client `without`."""
     names = ("client", "selected_s", "outcome_s", "censored")
     rows = zip(*(plain(closed.attempts.column(name)) for name in names), strict=True)
     ends = tuple(
-        End(client, float(selected_s), float("inf") if np.isnan(outcome_s) else float(outcome_s), not censored)
+        AttemptEnd(client, float(selected_s), float("inf") if np.isnan(outcome_s) else float(outcome_s), not censored)
         for client, selected_s, outcome_s, censored in rows
         if client != without
     )
@@ -161,10 +160,10 @@ def rounds_per_unit(scenario: Scenario) -> int:
 
 
 class Replay:
-    """A scenario simulated again, round after round; at each boundary the next round can be run with a difference.
+    """Simulation of a scenario, round after round. From the state before a round, that round can be run with a change.
 
-    `multiplied`: the difference is a factor of bandwidths: of the cable `link`, or of all. Events then time their transfers from
-    the beginning of the run, so that a transfer in flight at the opening of the round goes on at the new bandwidth.
+    `multiplied`: True if changes multiply bandwidths: that of the cable `link`, or all. Events then time all transfers of the
+    run, so that a transfer in flight at the opening of the round goes on at the new bandwidth.
     """
 
     def __init__(self, scenario: Scenario, *, multiplied: bool = False, link: str | None = None) -> None:
@@ -188,7 +187,7 @@ class Replay:
         while self.done < upto:
             before = self.done
             state = simulation.state_dict() if before else None
-            with refusing(self.scenario, simulation):
+            with name_own_failures(self.scenario, simulation):
                 simulation.run(until_round=simulation.server.round + 1, after_round=_round_callback(after_round))
             if self.done == before:
                 return
@@ -208,7 +207,7 @@ class Replay:
         return sorted(self._log.participants[number])
 
     def run_changed(self, state: State | None, number: int, change: Change, *, limit_s: float) -> Closed | None:
-        """Run round `number` again from `state` with a difference; return None if it does not close before `limit_s`."""
+        """Run round `number` again from `state` with a change. Return its close; None if it does not close before `limit_s`."""
         multiplier = Multiplier(self.link) if self.multiplied else None
         built = build(self.scenario, trained=self.built.trained if state else None, multiplier=multiplier)
         simulation = built.simulation
@@ -219,7 +218,7 @@ class Replay:
             simulation.load_state_dict(state)
         loop.dispatch.repeat(self._log.selected[number])
         simulation.limit_time(limit_s)
-        with refusing(self.scenario, simulation), suppress(_ClosedError, NobodyLeftError, NothingScheduledError):
+        with name_own_failures(self.scenario, simulation), suppress(_ClosedError, NobodyLeftError, NothingScheduledError):
             simulation.run(until_round=simulation.server.round + 1)
         return alteration.result
 

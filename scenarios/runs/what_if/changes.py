@@ -13,23 +13,22 @@ Sort = Literal["without", "deadline", "bandwidth", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. `value`: the client, the deadline in seconds, or the factor of bandwidths.
-
-    `link`: the cable of `[network]` whose bandwidth is multiplied; None: all bandwidths between server and clients.
-    """
+    """Change of one round."""
 
     sort: Sort
     value: float | None = None
+    """The client that is left out, the deadline in seconds, or the factor of bandwidths."""
     link: str | None = None
+    """Cable of `[network]` with the multiplied bandwidth; None: all bandwidths between server and clients."""
 
     @property
     def client(self) -> int | None:
-        """The client that is left out."""
+        """The client that is left out; None for other changes."""
         return int(self.value) if self.sort == "without" and self.value is not None else None
 
     @property
     def deadline_s(self) -> float | None:
-        """Deadline of the round, seconds from its opening."""
+        """Deadline of the round, seconds from its opening; None for other changes."""
         return self.value if self.sort == "deadline" else None
 
     @property
@@ -45,7 +44,7 @@ class Change:
 
     @property
     def factor(self) -> float | None:
-        """The factor of bandwidths from the round's opening on."""
+        """Factor of bandwidths from the round's opening on; None for other changes."""
         return self.value if self.sort == "bandwidth" else None
 
     def check(self, scenario: Scenario) -> None:

@@ -132,7 +132,7 @@ def test_a_run_that_goes_on_appends_to_its_log(tmp_path: Path) -> None:
         if simulation.server.round == 4:
             raise KeyboardInterrupt
 
-    simulate(build(study), study, out, after_round=interrupted, also=[FILE])
+    simulate(build(study), study, out, after_round=interrupted, more_files=[FILE])
     log.close()
     again = EventLog(out)
     go_on(out, after_round=again)
@@ -144,7 +144,7 @@ def test_what_a_run_repeats_replaces_what_was_logged_of_it(tmp_path: Path) -> No
     pytest.importorskip("tensorboard")
     study, out = small(), tmp_path / "run"
     log = EventLog(out)
-    simulate(build(study), study, out, after_round=log, also=[FILE])
+    simulate(build(study), study, out, after_round=log, more_files=[FILE])
     log.close()
     before = (out / FILE).read_bytes()
     again = EventLog(out)
@@ -156,7 +156,7 @@ def test_what_a_run_repeats_replaces_what_was_logged_of_it(tmp_path: Path) -> No
         if simulation.server.round >= 3:
             again(simulation)
 
-    simulate(build(study), study, out, after_round=repeated, also=[FILE], overwrite=True)
+    simulate(build(study), study, out, after_round=repeated, more_files=[FILE], overwrite=True)
     again.close()
     assert (out / FILE).read_bytes().startswith(before)
     assert [event.step for event in scalars_of(out).Scalars("round_s")] == [1, 2, 3, 4, 5, 6]

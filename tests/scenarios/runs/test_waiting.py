@@ -14,7 +14,7 @@ import pytest
 from scenarios.runs import waiting
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run, simulate
-from scenarios.runs.waiting import Watch, waited_for, watch_run
+from scenarios.runs.waiting import Watch, describe_wait, watch_run
 from scenarios.sweeps.options import Machines
 from scenarios.sweeps.sweep import plan, sweep
 from scenarios.sweeps.workers import SweepProgress
@@ -46,14 +46,14 @@ TIMES: dict[str, Any] = {
 def test_it_waits_for_updates_in_their_phases(until_s: float, told: str) -> None:
     simulation = build(parse({"name": "waits", **TIMES, "time_limit_s": until_s, "uplink": TIMES["uplink"]})).simulation
     simulation.run()
-    assert waited_for(simulation) == told
+    assert describe_wait(simulation) == told
 
 
 def test_it_waits_for_a_sub_channel() -> None:
     tables = {"name": "waits", **TIMES, "time_limit_s": 13.0, "uplink": TIMES["uplink"] | {"sub_channels": 1}}
     simulation = build(parse(tables)).simulation
     simulation.run()
-    assert waited_for(simulation) == "3 updates (2 waiting to send, 1 sending)"
+    assert describe_wait(simulation) == "3 updates (2 waiting to send, 1 sending)"
 
 
 def test_it_waits_for_clients_that_are_away(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_it_waits_for_clients_that_are_away(tmp_path: Path) -> None:
     simulation = build(parse({"name": "waits", **TIMES, "time_limit_s": 50.0, "availability": there})).simulation
     simulation.run()
     told = "clients or messages: no update is under way, 0 of 3 clients are present; the next client comes or goes at 86,400 s"
-    assert waited_for(simulation) == told
+    assert describe_wait(simulation) == told
 
 
 def test_after_the_last_round_no_further_one_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_after_the_last_round_no_further_one_is_told_of(monkeypatch: pytest.Monk
     monkeypatch.setattr(waiting, "LONG_S", 0.0)
     watch = Watch(said.append)
     watch.begin(simulation)
-    watch.look()
+    watch.check_round()
     assert said == ["round 1, the last, has closed; its model is tested"]
 
 
@@ -82,8 +82,8 @@ def test_before_the_run_begins_no_round_is_told_of(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(waiting, "LONG_S", 0.0)
     watch = Watch(said.append)
     watch.begin(simulation)
-    watch.look()
-    watch.look()
+    watch.check_round()
+    watch.check_round()
     assert said == ["the workers that train are starting"]
 
 
@@ -92,16 +92,16 @@ def test_a_round_is_told_of_once_it_has_taken_long(monkeypatch: pytest.MonkeyPat
     watch = Watch(said.append)
     simulation = build(parse({"name": "waits", **TIMES, "time_limit_s": 5.0})).simulation
     simulation.run()
-    watch.look()
+    watch.check_round()
     watch.begin(simulation)
-    watch.look()
+    watch.check_round()
     assert said == []
     monkeypatch.setattr(waiting, "LONG_S", 0.0)
-    watch.look()
+    watch.check_round()
     assert re.fullmatch(r"round 1 has taken 0 s, up to 5 s simulated; it waits for 3 updates \(.*\)", said[0])
     monkeypatch.setattr(waiting, "LONG_S", 10.0)
     watch.on_close()
-    watch.look()
+    watch.check_round()
     assert len(said) == 1
 
 
@@ -138,7 +138,7 @@ def test_whoever_looks_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         watch = Watch(looked.append)
         watch.begin(built.simulation)
         with watch_run(watch):
-            simulate(built, scenario, place / "looked", after_round=lambda simulation, watch=watch: watch.look())
+            simulate(built, scenario, place / "looked", after_round=lambda simulation, watch=watch: watch.check_round())
         assert len(looked) > scenario.rounds
         assert different(place / "whole", place / "looked") == ""
 

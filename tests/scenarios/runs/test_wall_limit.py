@@ -110,7 +110,7 @@ def test_a_process_that_does_not_stop_is_ended_and_its_checkpoint_stays(folder: 
     script = (
         "import sys; from scenarios.runs import run, wall_limit; from scenarios.workers import interrupts\n"
         "from scenarios.cli.main import main\n"
-        "interrupts.GRACE_S = wall_limit.GRACE_S = wall_limit.END_S = 0.2; run.FIRST_S = 0.0\n"
+        "interrupts.GRACE_S = wall_limit.GRACE_S = wall_limit.END_S = 0.2; run.FIRST_CHECKPOINT_S = 0.0\n"
         "sys.argv = ['netsim', 'run', 'deaf.toml', '--out', 'out', '--quiet', '--wall-limit', '0.5']; main()\n"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
