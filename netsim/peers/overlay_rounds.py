@@ -154,8 +154,8 @@ def mean_round_s(begins: Sequence[FloatArray], period: int) -> float | None:
     """Return the mean time of a round in seconds once rounds repeat; None if they do not repeat yet.
 
     `begins`: time (n,) at which each node began each round. `period`: number of rounds after which the overlay repeats. Rounds
-    repeat if, for some multiple p of `period`, all nodes begin the last round the same time after they began round last - p, and
-    the same holds for the round before the last.
+    repeat if, for some multiple p of `period`, all nodes begin the last round the same time after they began round last - p. The
+    same must hold for the round before the last.
     """
     # The begins follow a max-plus recursion, which repeats with some period p after finitely many rounds. Two rounds one after
     # the other guard against a shift that is constant by chance.

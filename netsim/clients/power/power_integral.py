@@ -100,10 +100,10 @@ class PowerIntegral:
         for values, name in ((self.watts, "watts"), (self.offset_j, "offset_j"), (self._joules, "joules")):
             values[:] = state[name]
         for pending, name in ((self.pending_w, "told_w"), (self.pending_j, "told_j")):
-            for of_state, saved in zip(pending, state[name], strict=True):
-                of_state[:] = saved
+            for changes, saved_changes in zip(pending, state[name], strict=True):
+                changes[:] = saved_changes
         self.anchor_s = state["anchor_s"]
-        self._planned = [(state_name, np.array(watts), np.array(times_s)) for state_name, watts, times_s in state["planned"]]
+        self._planned = [(power_state, np.array(watts), np.array(times_s)) for power_state, watts, times_s in state["planned"]]
 
 
 class PhaseEnergy:
@@ -136,8 +136,8 @@ class PhaseEnergy:
 
     def load_state_dict(self, state: State) -> None:
         # Change the lists in place, as in `PowerIntegral`.
-        for of_state, saved in zip(self.phases_j, state["phases_j"], strict=True):
-            of_state[:] = saved
+        for energies, saved_energies in zip(self.phases_j, state["phases_j"], strict=True):
+            energies[:] = saved_energies
         self.displaced_j[:] = state["displaced_j"]
         self.attempts_j, self.idle_j = list(state["attempts_j"]), state["idle_j"]
 

@@ -61,6 +61,7 @@ class Access(Step):
             following.queued_by.yield_turn(following, now)
         following = self._access.end(update, delivered=update.outcome == "delivered")
         if following is not None:
+            # Number 0 is that of a probe, which is no attempt of the client table.
             following.sent_after = update.number or None
             following.queued_by.enter(following, now)
 

@@ -195,8 +195,10 @@ class Columns:
         """
         result = self.cut_at(now_s)
         times, counts = result.times, result.counts
+        # The phase under way is the one that has begun and not ended.
         for start in map(start_row, STAGES):
-            times[start + 1, ~np.isnan(times[start]) & np.isnan(times[start + 1])] = now_s
+            is_under_way = ~np.isnan(times[start]) & np.isnan(times[start + 1])
+            times[start + 1, is_under_way] = now_s
         times[END] = now_s
         counts[OUTCOME], counts[CAUSE], counts[ARRIVES] = outcome, -1, 0
         return result

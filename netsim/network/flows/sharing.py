@@ -1,7 +1,8 @@
 """Max-min fair rates of flows on links (Bertsekas and Gallager 1992, Section 6.5.2), exactly, without a clock of its own.
 
-Weighted form: the smallest of penalty x rate is as large as can be, then the second smallest, and so on, with
-sum(weight x rate) <= capacity on every link and rate <= bound for every flow. A change is solved only for the flows it can reach.
+Weighted form: the smallest of penalty x rate is as large as can be, then the second smallest, and so on. The sum of weight x rate
+is at most the capacity on every link, and the rate at most the bound for every flow. A change is solved only for the flows that
+it can reach.
 """
 
 from __future__ import annotations
@@ -142,8 +143,8 @@ class PathBundle(Bundle):
 class Sharing:
     """Rates of all flows. Changes are collected, and `solve` brings the rates up to date.
 
-    Classes of equal flows whose path shares the same links form a bundle with one virtual time, so that the cost of a change is
-    that of the bundles it reaches, not of the flows.
+    Classes of equal flows whose path shares the same links form a bundle with one virtual time. So the cost of a change is that
+    of the bundles that it reaches, not that of the flows.
     """
 
     def __init__(self) -> None:

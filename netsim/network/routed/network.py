@@ -74,6 +74,8 @@ class RoutedNetwork:
     cables in reverse. `outages`: outages of cables, by number of the cable.
     """
 
+    # Throughout, n is the number of a cable, its place in `cables`; a link is one direction of a cable, or both.
+
     def __init__(
         self,
         *,

@@ -1,9 +1,10 @@
 """Server of SAFA: semi-asynchronous, with a cache and a tolerance of lag (Wu, He, Lin, Mao, Maple and Jarvis 2021).
 
-All clients train all the time. A round begins with a distribution by version: a client that has delivered since its last model
-gets the new one, a client whose model is more than `lag_tolerance` rounds old is forced to take it, and other clients go on with
-their model. Of the updates that arrive `per_round` are picked, first those of clients that were not picked in the last round
-(CFCFM, Algorithm 1). Picked updates enter the model of this round, others that of the next. The learner keeps the cache
+All clients train all the time. A round begins with a distribution by version. A client that has delivered since its last model
+gets the new one. A client whose model is more than `lag_tolerance` rounds old is forced to take it. Others go on with theirs.
+
+Of the updates that arrive `per_round` are picked, first those of clients that were not picked in the last round (CFCFM, Algorithm
+1). Picked updates enter the model of this round, others that of the next. The learner keeps the cache
 (`models.fl.aggregation.cache`).
 """
 
