@@ -442,7 +442,7 @@ class ClientPool(Tallies):
                 del self.alive_now[update.client]
 
     def on_move(self, clients: IntArray) -> None:
-        """Handle that a script moved clients (n,) in or out. Energy learns of it now, the listeners at the end of this instant."""
+        """Handle that a script moved clients (n,) in or out: energy learns of it now, listeners at the end of this instant."""
         now = self.clock.now
         if self.energy is not None:
             self.energy.on_move(clients, now)
