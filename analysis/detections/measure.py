@@ -82,7 +82,7 @@ def change_rounds(channels: Mapping[str, Any] | None) -> tuple[int, ...] | None:
 def score(declared: Sequence[Declaration], changes: Sequence[int] | None) -> DetectionScore:
     """Return the score of declarations (in the order of rounds) against true changes (their first rounds, ascending).
 
-    The first declaration after a change, before the next one, is taken as caused by it, on whatever sub-channel. Any further one
+    The first declaration after a change, before the next one, is taken as caused by it, on any sub-channel. Each further one
     is caused by jamming if jammed observations led to it, and otherwise a false alarm. `changes` None: unknown.
     """
     if changes is None:

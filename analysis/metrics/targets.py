@@ -40,7 +40,7 @@ COST_COLUMNS: dict[Cost, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How far a run went, in time, rounds, bytes and joules; or how far each of several runs went at least."""
+    """Length of a run in time, rounds, bytes and joules; of several runs, the length that each of them has at least."""
 
     time_s: float
     """Simulated seconds of a run: to its time limit if that ended it, otherwise to the close of its last round."""

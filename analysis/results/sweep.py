@@ -137,7 +137,7 @@ class Sweep:
             baseline = intact[0].variant
             old, new = self.labels[self.baseline], intact[0].label
             damages.append(f"no run of the baseline {old!r} is left: differences are to {new!r}")
-        return self._with_entries(intact, baseline, missing), damages
+        return self._replace_entries(intact, baseline, missing), damages
 
     def only(self, variants: Sequence[str]) -> Self:
         """Return a sweep of the runs of `variants` alone, with the first of these as baseline.
@@ -151,7 +151,7 @@ class Sweep:
             raise ValueError("variants = []: name at least one")
         labels = {self.labels[variant] for variant in variants}
         entries = [entry for variant in variants for entry in self.entries if entry.variant == variant]
-        return self._with_entries(entries, variants[0], [(label, seed) for label, seed in self.missing if label in labels])
+        return self._replace_entries(entries, variants[0], [(label, seed) for label, seed in self.missing if label in labels])
 
     def run(self, variant: str, seed: int) -> Run:
         """Return the run of `variant` at `seed`; ValueError where the sweep has none."""
@@ -191,7 +191,7 @@ class Sweep:
         """The attempts of all runs, as `table` gives them."""
         return self.table("clients")
 
-    def _with_entries(self, entries: Sequence[SweepEntry], baseline: str, missing: Sequence[tuple[str, int]]) -> Self:
+    def _replace_entries(self, entries: Sequence[SweepEntry], baseline: str, missing: Sequence[tuple[str, int]]) -> Self:
         """Return a sweep with other runs, and otherwise the settings of this one."""
         return type(self)(
             path=self.path,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.stragglers.records import RunRecords
-from analysis.stragglers.waiting import attempts_at_close, dropped
+from analysis.stragglers.waiting import attempts_at_close, is_dropped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,7 @@ def _closing_attempts(run: RunRecords) -> pd.DataFrame:
         return rows
     ends_s = run.rounds["end_s"].to_numpy()
     # No round waited for attempts that it dropped as it opened, though they end in the instant in which the round before closes.
-    ended = (rows["outcome"] != "in_flight") & (rows["outcome_s"] <= (ends_s[-1] if len(ends_s) else -np.inf)) & ~dropped(rows)
+    ended = (rows["outcome"] != "in_flight") & (rows["outcome_s"] <= (ends_s[-1] if len(ends_s) else -np.inf)) & ~is_dropped(rows)
     rows = rows[ended]
     place = np.searchsorted(ends_s, rows["outcome_s"].to_numpy())
     return rows.assign(round=run.rounds["round"].to_numpy()[place], selected_s=run.rounds["start_s"].to_numpy()[place])

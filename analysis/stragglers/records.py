@@ -55,9 +55,9 @@ class TreeRecords:
     """Rounds and attempts of all nodes of a tree, with common numbers, to which causes refer."""
 
     rounds: pd.DataFrame
-    """Columns as of `RunRecords`, first those of the server, and: term, the number of the edge's attempt (0: of the server)."""
+    """Rounds of the server, then of edges, with the columns of `RunRecords` and term, the number of the edge's attempt."""
     attempts: pd.DataFrame
-    """Columns as of `RunRecords`, first those of clients, and: edge, the name of the edge whose attempt it is; null: a client."""
+    """Attempts of clients, then of edges, with the columns of `RunRecords` and edge, the name of the edge (null: a client)."""
     servers: int
     """Number of rounds of the server."""
 

@@ -122,10 +122,10 @@ def _missed_close(attempts: pd.DataFrame) -> pd.Series[bool]:
     outcome, outcome_s = attempts["outcome"].astype(str), attempts["outcome_s"]
     late = outcome.isin(["late", "in_flight"]) | outcome_s.isna() | (outcome_s > attempts["end_s"])
     # Dropped as the next round opened, in the instant of the close: it was under way then.
-    return late | (dropped(attempts) & (outcome_s > attempts["start_s"]))
+    return late | (is_dropped(attempts) & (outcome_s > attempts["start_s"]))
 
 
-def dropped(attempts: pd.DataFrame) -> pd.Series[bool]:
+def is_dropped(attempts: pd.DataFrame) -> pd.Series[bool]:
     """Return (n,), True for attempts that were dropped because their client was selected again at that moment."""
     import pandas as pd
 

@@ -84,7 +84,7 @@ class Underlay:
         seen = set()
         for cable in self.cables:
             ends = (min(cable.a, cable.b), max(cable.a, cable.b))
-            shown = f" between {self._shown(cable.a)} and {self._shown(cable.b)}"
+            shown = f" between {self._site_name(cable.a)} and {self._site_name(cable.b)}"
             if not (ends[0] >= 0 and ends[1] < count):
                 raise ParameterError("link", ends, f"names a node that does not exist; there are {count}", shown=shown)
             if cable.a == cable.b:
@@ -104,7 +104,7 @@ class Underlay:
                 reason = f"no route joins {self.sites[0]} and {self.sites[site]}; add a link"
                 raise ParameterError("links", len(self.cables), reason, shown="")
 
-    def _shown(self, site: int) -> str:
+    def _site_name(self, site: int) -> str:
         """Return the name of a site for messages, also of one that does not exist."""
         return self.sites[site] if 0 <= site < len(self.sites) else f"node {site}"
 

@@ -170,9 +170,9 @@ class PeerLearner:
         """
         self._present, self._kept = present.copy(), list(kept)
         if len(self._pending) > _MOST_PENDING:
-            self._compute(self._needed())
+            self._compute(self._needed_models())
 
-    def _needed(self) -> set[int]:
+    def _needed_models(self) -> set[int]:
         """Return the numbers of the models that peers, their protocol and messages may still use."""
         return {*self._present.tolist(), *self._kept}
 
@@ -181,7 +181,7 @@ class PeerLearner:
 
         Models are computed level by level: all trainings of a level in one call, then its mixtures, then its messages.
         """
-        needed = self._needed()
+        needed = self._needed_models()
         to_compute = self._pending_for(wanted)
         kept = {*to_compute, *self._pending_for(needed)} if needed != wanted else set(to_compute)
         levels = self._levels(to_compute)

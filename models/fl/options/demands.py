@@ -32,7 +32,7 @@ class LocalSteps:
 
 @dataclass(frozen=True, kw_only=True)
 class Demands:
-    """What a method of aggregation needs from local training and messages; the defaults ask for nothing."""
+    """Needs of a method of aggregation, which local training and messages must meet; the defaults ask for nothing."""
 
     name: str = ""
     """Name of the method."""

@@ -192,7 +192,7 @@ class OwnTraining:
                 client=address.client,
                 round=address.round,
                 start=address.start,
-                parameters=self._by_name(start),
+                parameters=self._named_tensors(start),
                 data=self._data(shard, drawn),
                 steps=len(drawn),
                 generator=address.generator,
@@ -218,7 +218,7 @@ class OwnTraining:
                 first.mean[row], first.rms[row] = float(values.mean()), float(values.square().mean().sqrt())
         return torch.stack([result.row for result in results])
 
-    def _by_name(self, row: Tensor) -> dict[str, Tensor]:
+    def _named_tensors(self, row: Tensor) -> dict[str, Tensor]:
         """Return copies of the tensors in `row` (d,), by name."""
         views = self._layout.views(row.clone().unsqueeze(0))
         return {name: view[0].clone() for name, view in zip(self._layout.names, views, strict=True)}

@@ -49,7 +49,7 @@ def make_refusal(path: str, reason: str) -> ParameterError:
 
 
 def read_text(path: str) -> str:
-    """Return the text of a UTF-8 file. Raises ParameterError if it cannot be read, or is a pickle, whatever its name."""
+    """Return the text of a UTF-8 file. Raises ParameterError if it cannot be read, or is a pickle of any name."""
     try:
         data = bytes_of(path)
         if _PICKLE.match(data):
