@@ -92,7 +92,7 @@ def stated_weights(
     graph: PeerGraph,
     weights: Annotated[list[list[float]], Doc("W, a row for each peer; 0 between peers that are no neighbours.")],
 ) -> Mixing:
-    """Return the mixing weights W that a scenario states: numbers >= 0 for neighbours, 0 elsewhere, and rows that sum to 1.
+    """Mixing weights W that the scenario states: numbers >= 0 for neighbours, 0 elsewhere, and rows that sum to 1.
 
     Raises ParameterError for another shape, or a weight that is negative, infinite, or of a pair that has no link.
 

@@ -23,7 +23,7 @@ def _graph(clients: int, pairs: np.ndarray, link_km: float) -> PeerGraph:
 
 
 def ring(*, clients: int, link_km: LinkKm = 0.0) -> PeerGraph:
-    """Return a ring: each client is linked to the next, and the last to the first.
+    """Ring: each client is linked to the next, and the last to the first.
 
     >>> ring(clients=5).degree.tolist()
     [2, 2, 2, 2, 2]
@@ -33,7 +33,7 @@ def ring(*, clients: int, link_km: LinkKm = 0.0) -> PeerGraph:
 
 
 def star(*, clients: int, link_km: LinkKm = 0.0) -> PeerGraph:
-    """Return a star: client 0 is linked to all others.
+    """Star: client 0 is linked to all others.
 
     >>> star(clients=4).degree.tolist()
     [3, 1, 1, 1]
@@ -62,7 +62,7 @@ def torus(
 
 
 def hypercube(*, clients: int, link_km: LinkKm = 0.0) -> PeerGraph:
-    """Return a hypercube: clients are linked if their numbers differ in one binary digit. Needs a power of 2 of clients.
+    """Hypercube: clients are linked if their numbers differ in one binary digit. Needs a power of 2 of clients.
 
     >>> set(hypercube(clients=8).degree.tolist())
     {3}

@@ -33,7 +33,7 @@ def random_geometric(
     side_km: Side = 1.0,
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
-    """Return a random geometric graph: clients at random places of a square are linked within a distance of `radius_km`.
+    """Random geometric graph: clients at random places of a square are linked within a distance of `radius_km`.
 
     Example:
         >>> import numpy as np
@@ -86,7 +86,7 @@ def erdos_renyi(
     side_km: Side = 1.0,
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
-    """Return a random graph in which every pair is linked with `probability` (Gilbert 1959, Erdos and Renyi 1959).
+    """Random graph in which every pair is linked with `probability` (Gilbert 1959, Erdos and Renyi 1959).
 
     Places are at random in a square, as for all graphs whose links do not depend on distances.
 
@@ -113,7 +113,7 @@ def watts_strogatz(
     side_km: Side = 1.0,
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
-    """Return a small-world graph (Watts and Strogatz 1998): a ring in which some links are moved at random.
+    """Small-world graph (Watts and Strogatz 1998): a ring in which some links are moved at random.
 
     Each client is linked with its `neighbours` nearest on the ring; then each link is moved with probability `rewiring`.
 
@@ -187,7 +187,7 @@ def grid(
 
 
 def complete(*, clients: int, generator: np.random.Generator, side_km: Side = 1.0) -> PeerGraph:
-    """Return the complete graph, with places at random in a square.
+    """Complete graph, with places at random in a square.
 
     Example:
         >>> import numpy as np
