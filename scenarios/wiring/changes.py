@@ -20,26 +20,29 @@ Unit = Literal["rounds", "seconds"]
 
 @dataclass(frozen=True)
 class Step:
-    """A change of parameters of `clients` (None: all) from `start` on."""
+    """Change of a law for some clients from a time on."""
 
     unit: Unit
     start: float
+    """First round, or time in seconds, by `unit`."""
     clients: IntArray | None
+    """Clients whose law changes; None: all."""
     parameters: Mapping[str, object]
+    """New parameters of the law, as in the scenario."""
     bandwidth: object
+    """New `bandwidth_bytes_per_s`, as in the scenario, or None."""
     path: str
     """Key of the change in the scenario, for error messages."""
     speed: Speed | None = None
     """The new speed of local training, or None."""
     factor: float | None = None
-    """Factor of a drawn change: `parameters` become this factor times their first values, whatever changed before. None for a
-    change written in the scenario.
-    """
+    """Factor of a drawn change, by which the first values of `parameters` are multiplied; None for a written change."""
 
 
 class _ScaledParameters(Mapping[str, FloatArray]):
-    """Parameters times a factor. Each access multiplies again, because stored products of many changes and clients would take
-    too much memory.
+    """Parameters times a factor.
+
+    Each access multiplies again, because the products of many changes and clients would take too much memory.
     """
 
     def __init__(self, first: Mapping[str, FloatArray], factor: float) -> None:
@@ -69,9 +72,9 @@ class _Law(Protocol):
 
 
 def written_steps(section: Timed, law_kind: str, path: str, context: Context, *, numbers: bool = False) -> list[Step]:
-    """Return the steps of one law listed in `changes`.
+    """Return the steps of one law that the scenario lists in `changes`; raises UserError.
 
-    `numbers`: True to include changes of `bandwidth_bytes_per_s`. Raises UserError if they are out of order.
+    `law_kind`: key of the law in the section. `numbers`: True to include changes of `bandwidth_bytes_per_s`.
     """
     steps = []
     latest: dict[Unit, float] = {}
@@ -93,16 +96,15 @@ def written_steps(section: Timed, law_kind: str, path: str, context: Context, *,
         bandwidth = change.bandwidth_bytes_per_s if numbers else None
         parameters = getattr(change, law_kind)
         if parameters or bandwidth is not None or speed is not None:
-            clients = context.population.some(change.clients, f"{key}.clients")
+            clients = context.population.select(change.clients, f"{key}.clients")
             steps.append(Step(unit, start, clients, parameters, bandwidth, key, speed))
     return steps
 
 
 def drawn_steps(section: Timed, law: _Law, law_kind: str, path: str, context: Context) -> list[Step]:
-    """Return the steps of one law drawn by `random_changes`. Each multiplies the first values of the parameters by one drawn
-    factor.
+    """Return the steps of one law that `random_changes` draws; raises UserError if the law refuses a factor of the range.
 
-    Raises UserError if the law refuses a factor of the range.
+    Each step multiplies the first values of the parameters by a drawn factor, and replaces the step before it.
     """
     drawn = section.random_changes
     assert drawn is not None
@@ -112,7 +114,7 @@ def drawn_steps(section: Timed, law: _Law, law_kind: str, path: str, context: Co
     horizon = drawn.horizon or (context.rounds if drawn.unit == "rounds" else context.time_limit_s)
     if horizon is None:
         raise UserError(f"{path}.horizon is missing; give it in seconds, or set time_limit_s")
-    clients = context.population.some(drawn.clients, f"{path}.clients")
+    clients = context.population.select(drawn.clients, f"{path}.clients")
     first_values = {name: _first_values(law, name, clients, f"{path}.parameter = {f'{law_kind}.{name}'!r}") for name in names}
 
     for end_name in ("factor_low", "factor_high"):
@@ -142,7 +144,7 @@ def drawn_steps(section: Timed, law: _Law, law_kind: str, path: str, context: Co
 
 
 def _drawn_names(drawn: RandomChanges, section: Timed, law_kind: str, path: str) -> list[str]:
-    """Return the names of the drawn parameters that belong to the law of `law_kind`."""
+    """Return the names of the drawn parameters that belong to the law of `law_kind`; raises UserError for an unknown law."""
     names = []
     for parameter in drawn.parameters:
         kind, _, name = parameter.partition(".")
@@ -157,7 +159,7 @@ def _drawn_names(drawn: RandomChanges, section: Timed, law_kind: str, path: str)
 
 
 def _first_values(law: _Law, name: str, clients: IntArray | None, path: str) -> FloatArray:
-    """Return the values that factors multiply, one for each of `clients`."""
+    """Return the values of a parameter that factors multiply, one for each of `clients` (None: all); raises UserError."""
     values = law.values(name, path)
     values = values if clients is None else values[clients]
     if np.isnan(values).any():
@@ -165,8 +167,8 @@ def _first_values(law: _Law, name: str, clients: IntArray | None, path: str) -> 
     return values
 
 
-def never_reached(scenario: Scenario) -> list[str]:
-    """Return the changes and outages after the end of a run: harmless in a short trial, a mistake otherwise."""
+def changes_after_end(scenario: Scenario) -> list[str]:
+    """Return a sentence for each change or outage after the end of the run: harmless in a short trial, a mistake otherwise."""
     notes = []
     slots = scenario.rounds
     rounds = slots * (scenario.slots.rounds if scenario.slots is not None else 1)

@@ -19,14 +19,14 @@ MOST_CHANGES = 10**6
 
 
 class _Change(NamedTuple):
-    """A change of the world that repeats, such as the steps of a bandwidth."""
+    """Repeated change of the world, such as the steps of a bandwidth."""
 
     key: str
     value: object
     each_s: float
     """Mean time between two changes."""
-    what: str
-    """Name of the changes, for messages."""
+    plural: str
+    """Name of the changes in messages, such as "outages"."""
 
 
 def refuse_endless(scenario: Scenario, timelines: Iterable[HasLaws], carried: Iterable[Timeline[DelayLaw]], clients: int) -> None:
@@ -50,7 +50,7 @@ def refuse_endless(scenario: Scenario, timelines: Iterable[HasLaws], carried: It
         longest_s = min(longest_s, scenario.time_limit_s)
     for change in changes:
         if longest_s > MOST_CHANGES * change.each_s:
-            problem = f"{longest_s / change.each_s:.2g} {change.what} would pass in a phase of {longest_s:g} s"
+            problem = f"{longest_s / change.each_s:.2g} {change.plural} would pass in a phase of {longest_s:g} s"
             remedy = f"at most {MOST_CHANGES:,} may; give a longer time, or a shorter phase"
             raise UserError(f"{change.key} = {change.value!r}: {problem}, and {remedy}")
 

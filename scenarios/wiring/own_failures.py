@@ -19,7 +19,7 @@ _DRIVERS = {
     "server.kind": ("what compose put together", "fix its compose"),
     "server.protocol.kind": ("what it told its host", "fix its calls"),
 }
-"""Ends of the keys of classes that drive the engine: what the engine has of them, and the remedy where it cannot use that."""
+"""End of the key of a class that drives the engine -> what the engine got from it, and the remedy if it cannot use that."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class OwnFailure:
 
 
 @contextmanager
-def refusing_own(scenario: Scenario) -> Iterator[None]:
-    """Context manager: turn exceptions that a user's component causes into UserErrors, as a run is put together."""
+def name_own_component(scenario: Scenario) -> Iterator[None]:
+    """Turn exceptions of the block that a user's component causes into UserErrors that name the component."""
     try:
         yield
     except (UserError, KeyboardInterrupt):
@@ -47,25 +47,25 @@ def refusing_own(scenario: Scenario) -> Iterator[None]:
 
 
 def own_failure(scenario: Scenario, error: BaseException) -> OwnFailure | None:
-    """Return the failure of the user's component that caused `error`; None if it is not known to be one's."""
+    """Return the failure of the user's component that caused `error`; None if no such component is known."""
     if isinstance(error, AnswerError) and (answer := _wrong_answer(scenario, error)) is not None:
         return answer
     own = _failing_component(scenario, error)
     if own is not None:
         path = re.sub(r"(?<=^learner\.metrics)\.\d+$", "", own.path)
-        text = error.failure.text + error.failure.line if isinstance(error, TrainingError) else _text(error)
+        text = error.failure.text + error.failure.line if isinstance(error, TrainingError) else _error_text(error)
         return OwnFailure(path, f"{path} = {own.kind!r}: {text}")
     if isinstance(error, MemoryError | DefectError):
         return None
     for own in own_components(scenario):
-        for end, (given, remedy) in _DRIVERS.items():
+        for end, (product, remedy) in _DRIVERS.items():
             if own.path.endswith(end):
-                text = f"the engine cannot go on with {given}: {_text(error)}; {remedy}"
+                text = f"the engine cannot go on with {product}: {_error_text(error)}; {remedy}"
                 return OwnFailure(own.path, f"{own.path} = {own.kind!r}: {text}")
     return None
 
 
-def _text(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return an exception's type and first line, with the line of the user's code, or else of the engine's."""
     line = users_line(error)
     if not line and (frames := traceback.extract_tb(error.__traceback__)):
@@ -84,12 +84,12 @@ def _failing_component(scenario: Scenario, error: BaseException) -> OwnComponent
     if not in_executed:
         return None
     called = (own for _, places in calls for own in components if own.place in places)
-    # Otherwise a class beside the component was called, which the component gave to the engine.
+    # If no method of a component was called, the engine called another class of its module, which the component handed over.
     return next(called, in_executed[0])
 
 
 def _wrong_answer(scenario: Scenario, error: AnswerError) -> OwnFailure | None:
-    """Return the engine's error about the answer of a user's class as one about its key; None if the class is netsim's."""
+    """Return the failure for a wrong answer of a user's class, with the key of the class; None if the class is netsim's."""
     path, kind = error.role, scenario.method.kind
     trained = scenario.learner.components() if scenario.learner is not None else {}
     sent = {"compression": scenario.payload.compression, "down_compression": scenario.payload.down_compression}

@@ -1,4 +1,4 @@
-"""Wiring of a law and its change points to the engine's timeline: one law for each interval between them."""
+"""Timelines of laws with change points: one law of the engine for each interval between them."""
 
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ Joined: TypeAlias = Unchanging[LawT] | Piecewise[LawT] | ScriptedLaw[LawT]
 
 
 class Changing(Segment[LawT_co], Protocol[LawT_co]):
-    """Source of a law that change points alter. It becomes a law of the engine by `build`."""
+    """Law of a scenario that change points alter, before `build` makes it a law of the engine."""
 
     def after(self, step: Step) -> Changing[LawT_co]:
-        """Return the source as `step` changes it; raises UserError."""
+        """Return the law after `step`; raises UserError."""
 
     def build(self, step: Step | None = None) -> LawT_co:
         """Return the engine's law. `step`: last change, which errors name; None before the first. Raises UserError."""
 
 
-def join_steps(first: Changing[LawT], steps: list[Step], path: str, what: str, context: Context) -> Joined[LawT]:
-    """Return the timeline of the law `first` changed by `steps` (in any order); raises UserError."""
+def join_steps(first: Changing[LawT], steps: list[Step], path: str, name: str, context: Context) -> Joined[LawT]:
+    """Return the timeline of the law `first` with `steps`, in any order; raises UserError.
+
+    `path`, `name`: the section, and the name of the law in it, for messages and scripts.
+    """
     if len({step.unit for step in steps}) > 1:
-        raise UserError(f"{path}: changes of {what} are in rounds and in seconds; use one unit for one law")
+        raise UserError(f"{path}: changes of {name} are in rounds and in seconds; use one unit for one law")
     in_order = sorted(steps, key=lambda step: step.start)
     drawn = any(step.factor is not None for step in steps)
-    segments, laws, starts = (_build_when_needed if drawn else _build_all)(first, in_order)
+    segments, laws, starts = (_build_on_demand if drawn else _build_all)(first, in_order)
     unit: Unit = steps[0].unit if steps else "rounds"
     if context.targets is not None:
-        return context.targets.law(f"{path}.{what}", segments, laws, starts, unit)
+        return context.targets.law(f"{path}.{name}", segments, laws, starts, unit)
     return Piecewise(laws=laws, starts=starts, unit=unit) if steps else Unchanging(laws[0])
 
 
@@ -61,11 +64,11 @@ def _build_all(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT]:
     return segments, laws, starts
 
 
-def _build_when_needed(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT]:
-    """Return the laws of drawn steps, built on demand, because there may be many.
+def _build_on_demand(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT]:
+    """Return the segments between `steps`, in order of time, and their laws, built on demand because drawn steps may be many.
 
-    A drawn step replaces the changes of the drawn step before it; written steps all stay in force. So a segment is the first
-    law with all earlier written steps and the last drawn one. Counterpart of `_build_all`, with equal results.
+    A drawn step replaces the drawn step before it, but written steps all stay in force. So a segment is the first law with all
+    earlier written steps and the last drawn one. Counterpart of `_build_all`, with equal results.
     """
     times = [step.start for step in steps]
     starts = list(dict.fromkeys(times))
@@ -73,7 +76,7 @@ def _build_when_needed(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT
     drawn = [i for i, step in enumerate(steps) if step.factor is not None]
 
     def segment(index: int) -> Changing[LawT]:
-        """Return the source of the law between two starts: the first law with all steps in force."""
+        """Return the segment number `index`: the first law with all steps in force."""
         passed = bisect_right(times, starts[index - 1]) if index else 0
         drawn_count = bisect_left(drawn, passed)
         in_force = [*written[: bisect_left(written, passed)], *drawn[max(drawn_count - 1, 0) : drawn_count]]

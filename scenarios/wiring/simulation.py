@@ -34,7 +34,7 @@ from scenarios.wiring.network.bandwidth import Carried, build_carrier
 from scenarios.wiring.network.cables import WiredNetwork, build_network
 from scenarios.wiring.network.multiplied import Multiplier
 from scenarios.wiring.network.payload import build_sizes, codec_s, models_down, updates_up
-from scenarios.wiring.own_failures import refusing_own
+from scenarios.wiring.own_failures import name_own_component
 from scenarios.wiring.script.targets import Targets
 from scenarios.wiring.servers.kinds import compose
 from scenarios.wiring.servers.server import Server
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from scenarios.workers.training_desk import Cluster
 
 _LARGE_POOLS: WeakSet[ClientPool] = WeakSet()
-"""The clients of simulations that are still in memory and hold data sets, or `_MANY_CLIENTS` clients or more."""
+"""Pools of simulations that are still in memory and hold data sets, or at least `_MANY_CLIENTS` clients."""
 _MANY_CLIENTS = 10_000
 _LARGEST_DATA_SIZE = 1e15
 """Largest number of samples of a client: up to it every whole number is a 64-bit float."""
@@ -60,20 +60,24 @@ def build(
     multiplier: Multiplier | None = None,
     cluster: Cluster | None = None,
 ) -> World:
-    """Wire a scenario; nothing is written, and records go nowhere until `Simulation.record_to`.
+    """Return the simulation of a scenario with its parts; raises UserError. Nothing is written until `Simulation.record_to`.
 
-    `learner`: False checks the scenario without training, and does not import torch. `trained`: learner of an earlier build with
-    the same `[learner]` and seed, whose state is loaded later. `multiplier`: factor of the bandwidths of `[downlink]` and
-    `[uplink]` during the run. `cluster`: workers that train. `strict`: True to refuse a scenario with warnings. Raises UserError.
+    Args:
+        scenario: the scenario.
+        learner: False to check the learner without building it, and without importing torch.
+        strict: True to refuse a scenario with warnings.
+        trained: learner of an earlier build with the same `[learner]` and seed, in place of a new one; its state is loaded later.
+        multiplier: factor of the bandwidths of `[downlink]` and `[uplink]`, set during the run; None: none.
+        cluster: workers that train; None: those of the scenario.
     """
     if _LARGE_POOLS and trained is None:
         # A finished simulation has circular references, so only the garbage collector frees it. Few objects hold much memory
         # here: without this call the collector would start only after many runs.
         gc.collect()
     cautions: list[Caution] = []
-    with refusing_own(scenario), collect_warnings(cautions):
+    with name_own_component(scenario), collect_warnings(cautions):
         world = _wire(scenario, learner, trained, multiplier, cluster, cautions)
-        _ = world.simulation
+        _ = world.simulation  # built here, so that its errors and warnings are collected
     cautions += before_run(_outlook(world))
     cautions += check_client_state(world.scenario, None if world.trained is None else sum(world.trained.release.tensors))
     if world.trained is not None or world.clients >= _MANY_CLIENTS:
@@ -119,7 +123,7 @@ def _wire(
         trained=trained,
         sizes=message_sizes,
         data_sizes=data_sizes,
-        truth=_truth(scenario, work_laws, byte_laws, population.count),
+        truth=_expected_latencies(scenario, work_laws, byte_laws, population.count),
         delays=delays,
         training=training,
         down=down,
@@ -157,7 +161,7 @@ def _carriers(scenario: Scenario, context: Context, clock: Clock, sizes: Sizes) 
 
 
 def _besides_s(down: Carried, up: Carried, server: Server) -> dict[str, FloatArray | float]:
-    """Return the least seconds, by phase of an update, that come on top of its delay: bytes, and the delay of a sub-channel."""
+    """Return the smallest seconds that are added to the delay of each phase of an update: bytes, and delays of sub-channels."""
     besides_s: dict[str, FloatArray | float] = {"download": down.least_s, "compute": 0.0, "upload": up.least_s}
     if (channels := server.clients.medium.access.assigned) is not None:
         besides_s["upload"] += least_s(channels.spectrum.delay, channels.spectrum.all)
@@ -172,7 +176,7 @@ def _context(scenario: Scenario, population: Population, streams: Streams) -> Co
     return Context(population, streams, rounds, scenario.time_limit_s, targets)
 
 
-def _truth(
+def _expected_latencies(
     scenario: Scenario, work_laws: list[tuple[str, HasLaws]], byte_laws: list[tuple[str, Timeline[DelayLaw]]], clients: int
 ) -> Truth:
     """Return the expected latencies from the timelines of phases and of bytes, each with its name; raises UserError."""
@@ -204,7 +208,7 @@ def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, Has
 def _build_learner(
     scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool, cluster: Cluster | None
 ) -> FederatedLearner | None:
-    """Return the learner; None without one, or if `learner` is False."""
+    """Return the learner; None without one. With `learner` False it is only checked, and None is returned."""
     if learner:
         return build_trained(scenario, streams, plan, cluster)
     check_learner(scenario)

@@ -12,12 +12,12 @@ from scenarios.schema.cautions import Caution
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import SPEEDS
 from scenarios.wiring.cautions.outlook import Outlook
-from scenarios.wiring.changes import never_reached
+from scenarios.wiring.changes import changes_after_end
 
 
 def change_points(outlook: Outlook) -> Iterator[Caution]:
     """Warn of change points that lie behind the end of the run."""
-    return (Caution("never-reached", note) for note in never_reached(outlook.scenario))
+    return (Caution("never-reached", note) for note in changes_after_end(outlook.scenario))
 
 
 def no_time(outlook: Outlook) -> Iterator[Caution]:

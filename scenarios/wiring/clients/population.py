@@ -1,4 +1,4 @@
-"""The clients of a scenario and their groups; parameters that differ between clients, as arrays over them."""
+"""Clients of a scenario and their groups, and values that differ between clients as arrays (K,)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ IntArray = NDArray[np.int64]
 
 
 class Population:
-    """Clients of a scenario and their groups; raises UserError if the groups do not make up the whole."""
+    """Clients of a scenario and their groups; raises UserError if the groups do not hold every client once."""
 
     def __init__(self, section: Clients) -> None:
         self.count = section.count
         self.devices = None if section.devices is None else read_devices(section.devices)
         """Device table of the clients, or None."""
-        self.members: dict[str, IntArray] = self._groups(section)
+        self.members: dict[str, IntArray] = self._find_groups(section)
         """The clients of each group, ascending."""
         self.grouped = bool(section.groups or self.devices)
         """True if the scenario gives groups."""
 
-    def _groups(self, section: Clients) -> dict[str, IntArray]:
+    def _find_groups(self, section: Clients) -> dict[str, IntArray]:
         """Return the clients of each group: from `clients.groups`, or from the device table."""
         devices = self.devices
         if devices is None:
@@ -56,7 +56,7 @@ class Population:
         return self._split_consecutively(list(shares), [share * self.count for share in shares.values()], keys)
 
     def _table_groups(self, section: Clients, devices: Devices, shares: dict[str, float]) -> dict[str, IntArray]:
-        """Return the groups of the scenario, with the abilities of a device table."""
+        """Return the clients of each of `clients.groups`; raises UserError unless the device table has a row for each group."""
         names = [group.name for group in section.groups]
         for row in devices.rows:
             if row.name not in names:
@@ -74,9 +74,10 @@ class Population:
         return self._split_consecutively([group.name for group in section.groups], _shares(section), keys)
 
     def _split_consecutively(self, names: list[str], sizes: list[float], keys: list[tuple[str, str]]) -> dict[str, IntArray]:
-        """Return groups of consecutive clients. `sizes` may be fractions, but must add up to all clients. Raises UserError.
+        """Return groups of consecutive clients with these names and sizes; raises UserError.
 
-        `keys`: where the user gave each group its name, and its share.
+        `sizes`: numbers of clients, not rounded, that add up to all clients. `keys`: keys of the name and the share of each
+        group, for messages.
         """
         members: dict[str, IntArray] = {}
         end, first = 0.0, 0
@@ -118,7 +119,7 @@ class Population:
 
     @classmethod
     def single_client(cls) -> Population:
-        """Return a population of one."""
+        """Return a population of one client."""
         return cls(Clients(count=1))
 
     def group(self, name: str, path: str) -> IntArray:
@@ -127,18 +128,21 @@ class Population:
             raise UserError(f"{path} = {name!r}: unknown group; {did_you_mean(name, self.members)}")
         return self.members[name]
 
-    def some(self, which: str | list[int] | None, path: str) -> IntArray | None:
-        """Return the clients that a `clients` key names; None for all."""
-        if which is None:
+    def select(self, clients: str | list[int] | None, path: str) -> IntArray | None:
+        """Return the clients that a key `clients` names, a group or a list; None for all. Raises UserError."""
+        if clients is None:
             return None
-        if isinstance(which, str):
-            return self.group(which, path)
-        if not which or max(which) >= self.count or len(set(which)) < len(which):
-            raise UserError(f"{path} = {which!r}: must name some clients between 0 and {self.count - 1}, each once")
-        return np.array(which)
+        if isinstance(clients, str):
+            return self.group(clients, path)
+        if not clients or max(clients) >= self.count or len(set(clients)) < len(clients):
+            raise UserError(f"{path} = {clients!r}: must name some clients between 0 and {self.count - 1}, each once")
+        return np.array(clients)
 
     def values(self, spec: Any, path: str, among: IntArray | None = None) -> float | FloatArray:
-        """Return a per-client parameter as a number, or as an array with an entry for each of `among` (default: all clients)."""
+        """Return the value `spec` of a scenario as a number, or as an array with an entry for each of `among` (None: all).
+
+        Raises UserError.
+        """
         size = self.count if among is None else len(among)
         if isinstance(spec, Ramp):
             return spec.start + (spec.to - spec.start) * np.arange(1, size + 1) / size
@@ -166,13 +170,13 @@ class Population:
 
 
 def _shares(section: Clients) -> list[float]:
-    """Return the number of clients of each group, not rounded."""
+    """Return the number of clients of each of `clients.groups`, not rounded."""
     return [float(group.count) if group.count is not None else (group.share or 0.0) * section.count for group in section.groups]
 
 
 @dataclass(frozen=True)
 class Context:
-    """Clients, random numbers and length of a run, with which its laws are built."""
+    """Facts of a run that its laws are built from: clients, random numbers and length."""
 
     population: Population
     streams: Streams
@@ -187,7 +191,7 @@ class Context:
     """Drawn change points: the law, "rounds" or "seconds", and the first round or the time."""
 
     def without_run_changes(self) -> Context:
-        """Return a context for laws other than those of updates. They are not multiplied, and `drawn_changes` omits them."""
+        """Return the context for laws other than those of updates: no multiplied bandwidths, and drawn changes of their own."""
         return replace(self, multiplier=None, drawn_changes=[])
 
     @property

@@ -30,7 +30,7 @@ def build_outages(scenario: Scenario, streams: Streams, population: Population, 
     outages = []
     for i, section in enumerate(scenario.outages):
         path = f"outages.{i}"
-        members = population.some(section.clients, f"{path}.clients")
+        members = population.select(section.clients, f"{path}.clients")
         schedule = _schedule(section, streams, path)
         outages.append(outage_of(section.name, schedule, population.count, members, path))
     with name_refusals("outages", name_parameters(len(outages))):

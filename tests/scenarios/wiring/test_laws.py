@@ -15,7 +15,7 @@ from netsim.core.streams import Streams
 from scenarios.schema.errors import UserError
 from scenarios.schema.per_client import read_per_client
 from scenarios.schema.world import Clients
-from scenarios.wiring.changes import never_reached
+from scenarios.wiring.changes import changes_after_end
 from scenarios.wiring.clients.population import Context, Population
 from scenarios.wiring.laws import channel_timeline, delay_timeline
 from scenarios.wiring.network.payload import Message
@@ -251,8 +251,8 @@ def test_changes_that_come_too_late_are_noted():
     scenario = small(
         "time_limit_s=9.0", "downlink.changes=[{at_s=5.0,delay={value_s=1.0}},{at_s=9.0,delay={value_s=1.0}}]", "rounds=2"
     )
-    assert never_reached(scenario) == [
+    assert changes_after_end(scenario) == [
         "downlink.changes.1.at_s = 9.0: comes after time_limit_s = 9.0",
         "uplink.changes.0.at_round = 3: comes after the last of 2 rounds",
     ]
-    assert never_reached(small()) == []
+    assert changes_after_end(small()) == []

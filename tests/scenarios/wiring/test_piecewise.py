@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from scenarios.wiring.changes import Step
-from scenarios.wiring.piecewise import _build_all, _build_when_needed
+from scenarios.wiring.piecewise import _build_all, _build_on_demand
 
 
 @dataclass(frozen=True)
@@ -54,5 +54,5 @@ def steps(rng: Random) -> list[Step]:
 @pytest.mark.parametrize("seed", range(50))
 def test_what_is_made_is_what_would_be_kept(seed: int) -> None:
     first, changes = Values((1.0, 2.0, 3.0, 4.0, 5.0)), steps(Random(seed))
-    for made, kept in zip(_build_when_needed(first, changes), _build_all(first, changes), strict=True):
+    for made, kept in zip(_build_on_demand(first, changes), _build_all(first, changes), strict=True):
         assert list(made) == list(kept)

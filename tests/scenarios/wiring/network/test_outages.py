@@ -13,7 +13,7 @@ import pytest
 from scenarios.runs.reading import load, parse
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
-from scenarios.wiring.changes import never_reached
+from scenarios.wiring.changes import changes_after_end
 from scenarios.wiring.simulation import build
 from tests.helpers.small_worlds import constant, sized
 
@@ -152,7 +152,7 @@ def test_nonsense_is_refused_in_one_line(more: dict[str, Any], message: str) -> 
 
 def test_an_outage_that_never_comes_is_told() -> None:
     late = [{"name": "late", "from_round": 5}, {"name": "later", "from_s": 60.0}, {"name": "soon", "from_round": 4}]
-    assert never_reached(parse(SYNCHRONOUS | {"outages": late, "time_limit_s": 60.0})) == [
+    assert changes_after_end(parse(SYNCHRONOUS | {"outages": late, "time_limit_s": 60.0})) == [
         "outages.0.from_round = 5: comes after the last of 4 rounds",
         "outages.1.from_s = 60.0: comes after time_limit_s = 60.0",
     ]
