@@ -116,7 +116,7 @@ def test_laws_that_are_made_when_asked_for_are_those_that_are_kept(
     run(scenario, tmp_path / "made")
     run(scenario, tmp_path / "resumed", after_round=interrupt)
     go_on(tmp_path / "resumed")
-    monkeypatch.setattr(piecewise, "_build_when_needed", piecewise._build_all)
+    monkeypatch.setattr(piecewise, "_build_on_demand", piecewise._build_all)
     run(scenario, tmp_path / "kept")
     assert different(tmp_path / "made", tmp_path / "kept") == ""
     assert different(tmp_path / "made", tmp_path / "resumed") == ""
