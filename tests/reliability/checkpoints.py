@@ -23,6 +23,7 @@ from netsim.simulation import Simulation
 from scenarios.runs import run as runs
 from scenarios.runs.reading import load, override, parse
 from scenarios.runs.unfinished import version
+from scenarios.wiring.simulation import build
 from tests.reliability.campaign import say
 
 EVERY = 100
@@ -55,9 +56,9 @@ def _rounds(spent_s: list[float]) -> Callable[..., str]:
 def cost(name: str, changes: dict[str, Any]) -> tuple[list[float], float]:
     """Seconds of the processor that each checkpoint of a run takes, and those of the run without, its building left out."""
     scenario = parse(override(load(name).model_dump(exclude_none=True, by_alias=True), changes))
-    built = runs.build(scenario)
+    built = build(scenario)
     spent_s: list[float] = []
-    with tempfile.TemporaryDirectory() as scratch, patch.object(runs, "_rounds", _rounds(spent_s)):
+    with tempfile.TemporaryDirectory() as scratch, patch.object(runs, "_simulate_rounds", _rounds(spent_s)):
         started = time.process_time()
         runs.simulate(built, scenario, Path(scratch) / "run")
         return spent_s, time.process_time() - started - sum(spent_s)
@@ -80,7 +81,7 @@ def resumed_after(name: str, changes: dict[str, Any]) -> tuple[float, float]:
     try:
         runs.run(scenario, folder / "run", after_round=interrupt)
         started = time.process_time()
-        runs.build(scenario)
+        build(scenario)
         built_s = time.process_time() - started
         started = time.process_time()
         runs.go_on(folder / "run", after_round=note)

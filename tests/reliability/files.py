@@ -176,7 +176,7 @@ def interrupting(round: int) -> None:
     """Let every run of this process be interrupted after a round."""
     from scenarios.runs import run as runs
 
-    simulate = runs._rounds
+    simulate = runs._simulate_rounds
 
     def cut(simulation: Any, keep: Any, stop: Any, after_round: Any, checkpoint_s: float) -> str:
         def after(now: Any) -> None:
@@ -186,7 +186,7 @@ def interrupting(round: int) -> None:
 
         return simulate(simulation, keep, stop, after, checkpoint_s)
 
-    runs._rounds = cut
+    runs._simulate_rounds = cut
 
 
 def problems(attack: Attack, stage: Stage, expected: dict[str, bytes], template: Path | None, ended: Ended) -> Iterator[str]:

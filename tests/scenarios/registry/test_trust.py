@@ -79,7 +79,7 @@ def test_what_ends_the_program_is_named_and_no_success(shell, name, fragment):
 
 
 def test_a_state_that_no_checkpoint_can_hold_is_told(shell, monkeypatch):
-    monkeypatch.setattr("scenarios.runs.run.FIRST_S", 0.0)
+    monkeypatch.setattr("scenarios.runs.run.FIRST_CHECKPOINT_S", 0.0)
     code, _, err = shell.run("--set", "policy.kind=trusted:KeepsAnObject")
     assert (code, err.count("\n")) == (2, 1)
     assert "state: 1j of type complex is no plain data; let the state_dict of your own component return" in err
