@@ -258,7 +258,8 @@ class WhenEnded(_RoundOfBeginnings):
         """Count the ends of attempts of the open round that were simulated as arrays. Their close is known already."""
         mine, state = np.flatnonzero(ended.counts[ROUND] == self.open_round), self._state
         if len(mine):
-            state.now_s, self._last = float(ended.column("outcome_s")[mine[-1]]), ended.counts.item(NUMBER, mine[-1])
+            last = mine[-1]  # the table is in the order of ends
+            state.now_s, self._last = float(ended.column("outcome_s")[last]), ended.counts.item(NUMBER, last)
             state.ended += len(mine)
             state.delivered += int(np.count_nonzero(ended.counts[OUTCOME, mine] == DELIVERED))
 
