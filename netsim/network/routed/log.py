@@ -96,4 +96,4 @@ def _kind(journey: Journey) -> str:
     if journey.owner.startswith("background"):
         return journey.owner
     kind = journey.key[0]
-    return "model" if (journey.owner, kind) == ("down", "update") else kind
+    return "model" if kind == "update" and journey.owner in ("down", "edges down") else kind

@@ -196,7 +196,10 @@ class TreeServer:
 
     def counts(self) -> dict[str, int]:
         """Return the counts since the start of the run, including the round under way."""
-        return self._book.counts()
+        counts = self._book.counts()
+        for instrument in self.root.loop.instruments:
+            counts |= instrument.counts()
+        return counts
 
     def listen_to_slots(self, on_open: Callable[[int], None]) -> None:
         """Do nothing: a tree has no slots."""
