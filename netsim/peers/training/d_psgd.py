@@ -37,8 +37,11 @@ class DPsgd(ExchangeProtocol):
         self.backup = backup
 
     def attach(self, host: Host) -> None:
-        """Note the messages of each peer: the edges with a weight."""
+        """Note the messages of each peer: the edges with a weight. Raises ParameterError if `backup` lets nobody wait."""
         super().attach(host)
+        most = max(map(len, host.neighbours))
+        if self.backup and self.backup >= most:
+            raise ParameterError("backup", self.backup, f"must be below {most}, the most neighbours that a peer has")
         own, edge = host.mixing.own.tolist(), host.mixing.edge.tolist()
         # A model of weight 0 is neither sent nor awaited: weights in one direction only make the graph directed.
         used = [[e for e in edges if edge[e]] for edges in host.neighbours]

@@ -66,13 +66,16 @@ class Epidemic(ExchangeProtocol):
         self._regular_graph = regular_graph
 
     def attach(self, host: Host) -> None:
-        """Prepare the graphs; raises ParameterError if the peers cannot have a random graph of so many targets."""
+        """Prepare the graphs; raises ParameterError if no peer has so many neighbours, or no random graph so many links."""
         super().attach(host)
         graph, peers = host.graph, host.graph.clients
         self._reverse: list[int] = graph.reverse.tolist()
         self._everyone = [Exchange(host.outgoing(peer), edges, (), 0.0) for peer, edges in enumerate(host.neighbours)]
         self._edges = lru_cache(_KEPT_ROUNDS)(self._draw_graph)
         if self.variant == "local":
+            most = max(map(len, host.neighbours))
+            if self.targets > most:
+                raise ParameterError("targets", self.targets, f"must be at most {most}, the most neighbours that a peer has")
             return
         if graph.edges < peers * (peers - 1):
             raise ParameterError("variant", "oracle", "links any two peers; choose peers.topology.kind = 'complete', or local")

@@ -212,6 +212,7 @@ def test_a_peer_that_is_away_is_left_out_and_joins_the_open_round() -> None:
         ({"timeout_s": 0.0}, "timeout_s"),
         ({"retry_s": -1.0}, "retry_s"),
         ({"backup": -1}, "backup"),
+        ({"backup": 2}, "backup = 2: must be below 2, the most neighbours"),
     ],
 )
 def test_values_that_a_protocol_cannot_have_are_refused(keys: dict[str, Any], told: str) -> None:

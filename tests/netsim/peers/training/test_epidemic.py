@@ -92,6 +92,7 @@ def test_without_notes_a_peer_waits_until_the_timeout() -> None:
     ("tables", "told"),
     [
         ({"server": epidemic(targets=0)}, r"server\.protocol\.targets = 0: must be >= 1"),
+        ({"server": epidemic(targets=5)}, r"server\.protocol\.targets = 5: must be at most 4, the most neighbours"),
         ({"server": epidemic(note_bytes=-1)}, r"server\.protocol\.note_bytes = -1"),
         ({"server": epidemic(notes=False)}, r"server\.protocol\.timeout_s.*without notes"),
         ({"server": epidemic(variant="oracle", targets=3)}, r"server\.protocol\.targets = 3: no graph of 5 peers"),
