@@ -24,6 +24,18 @@ LEARNER: dict[str, Any] = {
     "batch_size": 10,
 }
 
+EVERY_PROTOCOL: dict[str, dict[str, Any]] = {
+    "d-psgd": {"timeout_s": 0.5},
+    "matcha": {"timeout_s": 0.5},
+    "one-peer": {"retry_s": 0.2, "timeout_s": 0.5},
+    "gossip-learning": {"period_s": 1.0},
+    "ad-psgd": {"bipartite": False, "timeout_s": 3.0},
+    "choco": {"gamma": 0.3, "retry_s": 0.2},
+    "epidemic": {"targets": 2, "timeout_s": 0.5},
+    "push-sum": {"retry_s": 0.2, "timeout_s": 0.5},
+}
+"""Keys of each registered protocol that let peers go on where messages are lost."""
+
 
 def study(**tables: Any) -> dict[str, Any]:
     """A ring of 5 peers that take 1 s on average, with a link's delay of 0.3 s on average."""

@@ -28,7 +28,7 @@ def explain_out_of_memory(device: torch.device, doing: str) -> Iterator[None]:
     The message begins with the key `device`. A MemoryError whose message begins with a key passes unchanged.
 
     Example:
-        >>> with naming_device(torch.device("cpu"), "testing the model"):
+        >>> with explain_out_of_memory(torch.device("cpu"), "testing the model"):
         ...     raise MemoryError
         Traceback (most recent call last):
         MemoryError: device = 'cpu': out of memory while testing the model; use a smaller network

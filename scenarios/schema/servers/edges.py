@@ -229,7 +229,7 @@ def check_edges(scenario: "Scenario") -> None:
     refused = {
         "channels": "are of one server; leave them out, each client then has a link to its edge",
         "scheduler": "assigns sub-channels of one server; leave it out",
-        "probe": "asks before a selection, and a run is saved while edges select: answers under way would be lost; leave it out",
+        "probe": "is of a server without edges: edges ask nobody before they select; leave it out",
     }
     for name, reason in refused.items():
         if getattr(scenario, name) is not None:

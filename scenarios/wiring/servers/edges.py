@@ -109,7 +109,7 @@ class NodeWorld(World):
             raise UserError(f"{path}.kind = {section.kind!r}: {reason}")
         policy: SelectionPolicy = self.component(section, "policy", path, supplied)
         if policy.probes:
-            asks = "asks before it selects, and a run is saved while edges select: answers under way would be lost"
+            asks = "asks clients before it selects, which a server with edges does not do"
             raise UserError(f"{path}.kind = {section.kind!r}: {asks}; choose another policy")
         if self.scenario.learner is None and (policy.needs_updates or policy.needs_losses):
             raise UserError(f"{path}.kind = {section.kind!r}: chooses by what is learnt, and nothing is; add a [learner]")

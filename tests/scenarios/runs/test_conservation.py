@@ -12,7 +12,7 @@ import pytest
 
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
-from tests.netsim.peers.training.test_every_protocol import EXAMPLES
+from tests.helpers.peer_training import EVERY_PROTOCOL
 
 ENDS = ("delivered", "lost", "jammed", "aborted", "in_flight")
 LAW = {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.4}
@@ -48,7 +48,7 @@ WORLDS: dict[str, dict[str, Any]] = {
             "output": {"transfers_table": True, "messages_table": True},
             "server": {"kind": "peers", "protocol": {"kind": kind} | keys},
         }
-        for kind, keys in EXAMPLES.items()
+        for kind, keys in EVERY_PROTOCOL.items()
     },
 }
 

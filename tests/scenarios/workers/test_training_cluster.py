@@ -72,7 +72,7 @@ def test_the_vectors_of_other_machines_travel_through_dask(tmp_path: Path, monke
         raise AssertionError("other machines map no file of this one")
 
     monkeypatch.setattr(training_cluster, "host", lambda: "elsewhere")
-    monkeypatch.setattr(training_cluster.TrainingCluster, "_reached", answers)
+    monkeypatch.setattr(training_cluster.TrainingCluster, "_find_reachable", answers)
     monkeypatch.setattr(training_cluster.SharedVectors, "take", taken)
     tables_ = small(0) | {"rounds": 2}
     run(parse(tables_), tmp_path / "here")

@@ -8,28 +8,17 @@ import numpy as np
 import pytest
 
 from scenarios.registry.kinds import BUILT_IN
-from tests.helpers.peer_training import EXPONENTIAL, LEARNER, check_resumed, learning, ready, study, with_numbers
-
-EXAMPLES: dict[str, dict[str, Any]] = {
-    "d-psgd": {"timeout_s": 0.5},
-    "matcha": {"timeout_s": 0.5},
-    "one-peer": {"retry_s": 0.2, "timeout_s": 0.5},
-    "gossip-learning": {"period_s": 1.0},
-    "ad-psgd": {"bipartite": False, "timeout_s": 3.0},
-    "choco": {"gamma": 0.3, "retry_s": 0.2},
-    "epidemic": {"targets": 2, "timeout_s": 0.5},
-    "push-sum": {"retry_s": 0.2, "timeout_s": 0.5},
-}
+from tests.helpers.peer_training import EVERY_PROTOCOL, EXPONENTIAL, LEARNER, check_resumed, learning, ready, study, with_numbers
 
 
 def test_every_protocol_has_an_example() -> None:
-    assert set(EXAMPLES) == set(BUILT_IN["protocol"])
+    assert set(EVERY_PROTOCOL) == set(BUILT_IN["protocol"])
 
 
 def tables_of(kind: str, **tables: Any) -> dict[str, Any]:
     """Six peers on lossy links of a complete graph that go away at times, with bytes that are compressed."""
     lossy = {"topology": {"kind": "complete"}, "channel": {"kind": "bernoulli", "success": 0.8}, "delay": EXPONENTIAL}
-    server = {"kind": "peers", "protocol": {"kind": kind} | EXAMPLES[kind]}
+    server = {"kind": "peers", "protocol": {"kind": kind} | EVERY_PROTOCOL[kind]}
     away = {"kind": "markov", "mean_on_s": 15.0, "mean_off_s": 2.0}
     payload = {"compression": {"kind": "qsgd", "levels": 4}}
     return learning(**{"rounds": 6, "peers": lossy, "server": server, "availability": away, "payload": payload} | tables)
@@ -39,13 +28,13 @@ PRIVACY = {"sensitivity": 0.05, "schedule": {"kind": "geometric", "epsilon_total
 
 
 @pytest.mark.parametrize("further", [{}, {"privacy": PRIVACY}, {"learner": LEARNER | {"evaluate_every_rounds": 6}}])
-@pytest.mark.parametrize("kind", EXAMPLES)
+@pytest.mark.parametrize("kind", EVERY_PROTOCOL)
 def test_a_run_resumed_in_the_middle_ends_with_the_same_models(kind: str, further: dict[str, Any]) -> None:
     whole, second, _ = check_resumed(tables_of(kind, **further))
     assert second.server.counts() == whole.server.counts()
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@pytest.mark.parametrize("kind", EVERY_PROTOCOL)
 def test_messages_balance_and_bytes_add_up(kind: str) -> None:
     simulation, records = ready(tables_of(kind))
     simulation.run()
@@ -66,7 +55,7 @@ def mixed(kind: str, **tables: Any) -> np.ndarray:
 
     Row i holds the weights of all first models in the model of peer i: the product of W of all rounds.
     """
-    server = {"kind": "peers", "protocol": {"kind": kind} | EXAMPLES[kind] | tables.pop("protocol", {})}
+    server = {"kind": "peers", "protocol": {"kind": kind} | EVERY_PROTOCOL[kind] | tables.pop("protocol", {})}
     complete = {"topology": {"kind": "complete"}, "delay": EXPONENTIAL} | tables.pop("peers", {})
     scenario = study(**{"rounds": 10, "clients": {"count": 8}, "server": server, "peers": complete} | tables)
     simulation, models = with_numbers(scenario, np.eye(8))
@@ -74,7 +63,7 @@ def mixed(kind: str, **tables: Any) -> np.ndarray:
     return models()
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@pytest.mark.parametrize("kind", EVERY_PROTOCOL)
 def test_rows_of_the_weights_sum_to_one_though_messages_are_lost_and_peers_away(kind: str) -> None:
     away = {"kind": "markov", "mean_on_s": 15.0, "mean_off_s": 2.0}
     weights = mixed(kind, peers={"channel": {"kind": "bernoulli", "success": 0.7}}, availability=away)

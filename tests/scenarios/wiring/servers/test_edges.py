@@ -159,7 +159,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         study(jammers=[{"name": "truck", "law": {"kind": "sweep"}}]),
         r"jammers = .*jam sub-channels of one server; give them cables of \[network\], or leave them out",
     ),
-    "probes": (study(probe={"timed": False}), r"probe = .\.\..: asks before a selection, and a run is saved while edges select"),
+    "probes": (study(probe={"timed": False}), r"probe = .\.\..: is of a server without edges"),
     "nobody moves": (study(edges={"moving": "finishes"}), r"edges\.moving = .finishes.: nobody moves; give moves or a script"),
     "unknown key": (study(tier(round=2)), r"edges\.tiers\.0\.round = 2: unknown key; did you mean 'rounds'"),
 }
