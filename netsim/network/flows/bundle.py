@@ -147,9 +147,9 @@ class Bundle:
         # split. Counts, bytes and the entry in the heap must come out as they do there.
         self._advance(now_s)
         flow_class.served = self.served_bytes(flow_class, now_s)
-        self._count(flow_class, fewer=flow_class.count)
         flow_class.limit, self.order[0] = limit, (limit, flow_class.number, flow_class)
-        self._count(flow_class, more=flow_class.count)
+        if flow_class.at_limit:
+            self.limited_rate = limit * flow_class.count
         flow_class.mark, flow_class.first_end = self._served if flow_class.free else now_s, None
         self._refresh(flow_class)
 
@@ -180,7 +180,10 @@ class Bundle:
         return flow_class.served + flow_class.limit * (now_s - flow_class.mark)
 
     def _count(self, flow_class: FlowClass, *, more: int = 0, fewer: int = 0) -> None:
-        """Update `free_count` or `limited_rate` after `more` members of `flow_class` came and `fewer` went."""
+        """Update `free_count` or `limited_rate` after `more` members of `flow_class` came and `fewer` went.
+
+        `order`, `split` and the class's own count must show the change already, for all rates may be summed up again.
+        """
         if not flow_class.at_limit:
             self.free_count += more - fewer
             return

@@ -40,6 +40,26 @@ def test_a_capacity_that_changes_under_way() -> None:
     assert ends == [(0, 2.25)]
 
 
+def test_rates_are_exact_however_often_the_limit_of_a_flow_on_another_link_changes() -> None:
+    # Flow 0 has what p carries, less than half of s; flow 1 has the rest of s. Flow 2 is elsewhere. Sums of rates are taken again
+    # after some changes, which must not count flow 0 twice.
+    clock, flows, _ = flows_of({"p": 10.0, "s": 100.0, "t": 1000.0})
+    numbers = [flows.start(flows.path(name, [(link, 1.0) for link in name]), 1e9) for name in ("ps", "st", "t")]
+    found = []
+
+    def change(step: int) -> None:
+        flows.change("p", 10.0 + step % 7)
+        clock.call_in(0.5, lambda value: found.append((value, *map(flows.rate, numbers))), step)
+
+    for step in range(60):
+        clock.call_at(1.0 + step, change, step)
+    clock.run(until=70.0)
+    expected = [(step, p, 100.0 - p, 1000.0 - (100.0 - p)) for step in range(60) for p in [10.0 + step % 7]]
+    assert len(found) == 60
+    for one, right in zip(found, expected, strict=True):
+        assert one == pytest.approx(right, rel=1e-12)
+
+
 def test_a_link_that_fails_for_ever_produces_no_end() -> None:
     clock, flows, ends = flows_of({"a": 100.0})
     flow = flows.start(flows.path("a", [("a", 1.0)]), 100.0)
