@@ -92,7 +92,7 @@ class KeptColumns:
             for name, array in read(missing).items():
                 array.flags.writeable = False
                 self._arrays[name] = array
-            # List this cache anew, with its new size.
+            # List this cache again, with its new size.
             KeptColumns._forget(self._number)
             # A column without values is one NaN with stride 0, which takes no memory.
             size = sum(array.nbytes for array in self._arrays.values() if array.strides != (0,))

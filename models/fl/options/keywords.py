@@ -19,10 +19,14 @@ def check_options(
     Raises:
         ParameterError: names the table, the key, and the allowed keys.
     """
-    parameters = {name: parameter for name, parameter in inspect.signature(function).parameters.items() if name not in supplied}
+    named = {name: parameter for name, parameter in inspect.signature(function).parameters.items() if name not in supplied}
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in named.values())
+    # `*args` and `**more` are no keys themselves.
+    rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = {name: parameter for name, parameter in named.items() if parameter.kind not in rest}
     allowed = ", ".join(parameters) or "none"
     for key, value in options.items():
-        if key not in parameters:
+        if key not in parameters and not takes_any:
             raise ParameterError(f"{table}.{key}", value, f"unknown key; allowed are: {allowed}")
     for key, parameter in parameters.items():
         if parameter.default is inspect.Parameter.empty and key not in options:

@@ -111,7 +111,7 @@ class BySteps(StateFields, Dispatch):
         self._sent += self.pool.start(self._number, clients, self.learner.version, step_counts).updates
 
     def abandon(self) -> None:
-        """End all groups: their clients begin anew in the next round."""
+        """End all groups: their clients begin again in the next round."""
         self.waiting.clear()
         self.scheduler.abandon()
 

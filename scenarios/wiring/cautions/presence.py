@@ -35,11 +35,14 @@ def absent_clients(outlook: Outlook) -> Iterator[Caution]:
         text = f"{key}: {never.size} of {len(presence.on)} clients are never present, client {never[0]} first among them"
         yield Caution("never-there", f"{text}; give them times of presence, or fewer clients")
     if first_s is None or (first_s and first_s >= limit_s):
-        when = "never" if simulated_s == np.inf else f"not before {simulated_s:.10g} s"
-        when = when if first_s is None else f"at {first_s:.10g} s at the earliest"
-        after = "" if limit_s == np.inf else f", and time_limit_s = {limit_s!r} ends the run before"
-        text = f"{key}: {need} clients, which a round waits for, are present {when}{after}"
-        yield Caution("nobody-comes", f"{text}; no round can begin: give other times of presence, or more time")
+        if first_s is not None:
+            when = f"at {first_s:.10g} s at the earliest, and time_limit_s = {limit_s!r} ends the run before; no round can begin"
+        elif simulated_s == np.inf:
+            when = "never; no round can begin"
+        else:
+            when = f"not before {simulated_s:.10g} s, as far as was looked ahead; the first round waits at least so long"
+        text = f"{key}: {need} clients, which a round waits for, are present {when}"
+        yield Caution("nobody-comes", f"{text}: give other times of presence, or more time")
 
 
 def _first_together(presence: Availability, draws: Draws, need: int, limit_s: float) -> tuple[float | None, float]:
