@@ -7,12 +7,12 @@ which are those of `scenarios.api`, imported when first asked for.
 
 from __future__ import annotations
 
-import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
 from netsim.collisions import NameCollisionError, refuse_collisions, started_as_command
 from netsim.core.collector import resting, rests_at_the_end
+from netsim.core.interrupts import ignore_interrupts_at_the_end, raise_interrupts
 
 if TYPE_CHECKING:
     from scenarios.api import Scenario, Script, World, fit, load, open_run, open_sweep, register, resume, run, sweep
@@ -44,6 +44,7 @@ def _command() -> None:
     without a traceback.
     """
     try:
+        raise_interrupts()
         refuse_collisions()
         with resting():
             from scenarios.cli.main import main
@@ -55,6 +56,5 @@ def _command() -> None:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     finally:
-        # From here on the process only ends: an interrupt would only add a traceback.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        ignore_interrupts_at_the_end()
         rests_at_the_end()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -403,10 +402,6 @@ def main() -> None:
     warnings.showwarning = warn
     # Otherwise Pydantic searches all installed packages for its plugins and imports them.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    # Treat the signals of a service manager and of a closed terminal like Ctrl-C.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
     try:
         with output_streams():
             _run()
@@ -430,4 +425,6 @@ def _run() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from netsim import _command
+
+    _command()

@@ -1,0 +1,61 @@
+"""Ctrl-C, SIGTERM and SIGHUP of the command `netsim`: a KeyboardInterrupt that reaches the command, wherever it is raised."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+
+_RETRY_S = 0.05
+"""Seconds after which an interrupt comes again that was held back, or lost."""
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap"
+"""Start of the file name in the frames of Python's import system."""
+
+
+def raise_interrupts() -> None:
+    """Let SIGINT, SIGTERM and SIGHUP raise a KeyboardInterrupt in the main thread that no import and no finaliser swallows.
+
+    Python's own handler raises it at once, and then it can be lost, or end as another error with a traceback. Modules that are
+    being imported catch it (`__set_name__` and extension modules turn it into a RuntimeError or an ImportError); finalisers and
+    callbacks of weak references drop it. A signal that the process was started to ignore stays ignored (`nohup`).
+    """
+    before = sys.unraisablehook
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt. During an import the first signal waits for its end; a second one of the user's does not."""
+        is_waiting = number != signal.SIGALRM and signal.getitimer(signal.ITIMER_REAL)[0] > 0.0
+        if _is_importing(frame) and not is_waiting:
+            signal.setitimer(signal.ITIMER_REAL, _RETRY_S)
+            return
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        raise KeyboardInterrupt
+
+    def on_dropped(dropped: sys.UnraisableHookArgs) -> None:
+        """Interrupt again where Python had to drop the interrupt."""
+        if issubclass(dropped.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, _RETRY_S)
+        else:
+            before(dropped)
+
+    sys.unraisablehook = on_dropped
+    signal.signal(signal.SIGALRM, interrupt)  # by the timer
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, interrupt)
+
+
+def ignore_interrupts_at_the_end() -> None:
+    """Ignore Ctrl-C from here on: the process only ends, and an interrupt would only add a traceback."""
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return True if `frame` runs, directly or not, for the import of a module."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_IMPORT_SYSTEM):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,79 @@
+"""Interrupts of the command that come where Python would lose them, or turn them into another error."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.commands import start
+
+SCENARIO = """
+name = "own"
+rounds = 3
+clients = { count = 4 }
+server = { per_round = 2 }
+policy = { kind = "mine:Mine" }
+"""
+
+IN_SET_NAME = """
+import os, signal, time
+class Interrupted:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), {signal})
+        time.sleep(0.3)
+class Mine:
+    field = Interrupted()
+    def __init__(self):
+        for _ in range(600):
+            time.sleep(0.1)
+"""
+
+IN_A_WEAK_CALLBACK = """
+import os, signal, time, weakref
+class Mine:
+    def __init__(self):
+        thing = type("Thing", (), {{}})()
+        self.dropped = weakref.ref(thing, lambda gone: os.kill(os.getpid(), {signal}))
+        del thing
+        for _ in range(600):
+            time.sleep(0.1)
+"""
+
+WITHOUT_END = """
+import time
+from pathlib import Path
+Path("begun").touch()
+while True:
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("module", [IN_SET_NAME, IN_A_WEAK_CALLBACK])
+def test_an_interrupt_of_an_import_or_a_callback_ends_the_command_in_one_line(
+    module: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(module.format(signal=int(number)), encoding="utf-8")
+    (tmp_path / "own.toml").write_text(SCENARIO, encoding="utf-8")
+    started = start(tmp_path, "check", "own.toml")
+    _, err = started.communicate(timeout=60)
+    assert (started.returncode, err) == (130, "interrupted\n")
+
+
+def test_a_second_interrupt_ends_an_import_at_once(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(WITHOUT_END, encoding="utf-8")
+    (tmp_path / "own.toml").write_text(SCENARIO, encoding="utf-8")
+    started = start(tmp_path, "check", "own.toml")
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(started.pid, signal.SIGINT)
+    time.sleep(0.3)
+    assert started.poll() is None
+    os.kill(started.pid, signal.SIGINT)
+    _, err = started.communicate(timeout=60)
+    assert (started.returncode, err) == (130, "interrupted\n")
