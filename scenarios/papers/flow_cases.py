@@ -6,6 +6,7 @@ The included file holds cases of SimGrid and dslab; docs/flows.md explains its f
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -103,15 +104,21 @@ def read_cases(path: Path | None) -> Tables:
     """
     file = path or FILE
     try:
-        content: Any = json.loads(file.read_text(encoding="utf-8"), parse_float=Decimal, parse_int=Decimal)
+        text = file.read_text(encoding="utf-8")
+        content: Any = json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=_refuse_constant)
     except OSError as error:
         raise UserError(f"--cases {file}: {error.strerror}; name a file of flow cases") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"--cases {file}: is no JSON ({error}); docs/flows.md shows the form") from error
     known = isinstance(content, dict) and content.keys() & {"cases", "solver_units"}
     if not known or not all(isinstance(content[name], list) for name in known):
         raise UserError(f'--cases {file}: must be an object with a list "cases"; docs/flows.md shows the form')
     return dict(content)
+
+
+def _refuse_constant(name: str) -> None:
+    """Raise ValueError: `name` is NaN, Infinity or -Infinity, which Python reads but JSON does not have."""
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def play_cases(content: Mapping[str, Any], name: str) -> list[FlowResult]:
@@ -141,61 +148,133 @@ def _play_case(case: Any, place: str, play: Callable[[Mapping[str, Any]], list[F
 
 
 def _simulate_flows(case: Mapping[str, Any]) -> list[FlowResult]:
-    """Simulate one case and return the end times of its flows with the expected ones."""
-    clock = Clock()
-    corrections, same_links = parse_model(case["model"])
-    links = [
-        LinkData(
-            name=name,
-            bytes_per_s=float(link["bytes_per_s"]),
-            delay_s=float(link.get("latency_s", 0)),
-            fat_pipe=not link.get("shared", True),
-        )
-        for name, link in case["links"].items()
-    ]
-    transfers = Transfers(clock=clock, links=links, corrections=corrections)
-    flow_names: dict[int, str] = {}  # by transfer
-    end_s: dict[str, float] = {}  # by name of the flow
+    """Simulate one case: return the end times of its flows, with the expected ones, in seconds.
 
-    def start_flow(flow: Mapping[str, Any]) -> None:
-        route = transfers.route(flow["route"], flow["route"] if same_links else ())
-        flow_names[transfers.send(route, float(flow["bytes"]))] = flow["id"]
-
-    def change_link(change: Mapping[str, Any]) -> None:
-        numbers = {key: float(change[key]) for key in ("bytes_per_s", "latency_s") if key in change}
-        transfers.change(change["link"], bytes_per_s=numbers.get("bytes_per_s"), delay_s=numbers.get("latency_s"))
-
-    transfers.listen(lambda transfer: end_s.__setitem__(flow_names[transfer], clock.now))
-    for change in case.get("changes", []):
-        clock.call_at(float(change["at_s"]), change_link, change)
-    flows = {flow["id"]: flow for flow in case["flows"]}
+    Raises KeyError for a missing key, and ValueError or ParameterError for a wrong value.
+    """
+    corrections, same_links = parse_model(_text(case, "model"))
+    flows = {_text(flow, "id"): flow for flow in _objects(case, "flows")}
     if len(flows) < len(case["flows"]):
         raise ValueError("flows: two have one id")
-    for flow in flows.values():
-        clock.call_at(float(flow.get("start_s", 0)), start_flow, flow)
-    expected = case["expect_end_s"]
+    expected = _object(case["expect_end_s"], "expect_end_s")
     for name in expected:
         if name not in flows:
             raise ValueError(f"expect_end_s: {name!r} is no flow; there are {', '.join(flows)}")
+    clock = Clock()
+    transfers = Transfers(clock=clock, links=_read_links(case), corrections=corrections)
+    names: dict[int, str] = {}  # name of the flow by the number of its transfer
+    end_s: dict[str, float] = {}  # by name of the flow
+
+    def start_flow(name: str) -> None:
+        route = _texts(flows[name], "route")
+        transfer = transfers.send(transfers.route(route, route if same_links else ()), _number(flows[name], "bytes"))
+        names[transfer] = name
+
+    def change_link(change: Mapping[str, Any]) -> None:
+        numbers = {key: _number(change, key) for key in ("bytes_per_s", "latency_s") if key in change}
+        transfers.change(_text(change, "link"), bytes_per_s=numbers.get("bytes_per_s"), delay_s=numbers.get("latency_s"))
+
+    def note_end(transfer: int) -> None:
+        end_s[names[transfer]] = clock.now
+
+    transfers.listen(note_end)
+    # In one instant changes of links come before beginnings of flows, as in the order of these calls.
+    for change in _objects(case, "changes") if "changes" in case else ():
+        clock.call_at(_number(change, "at_s"), change_link, change)
+    for name, flow in flows.items():
+        clock.call_at(_number(flow, "start_s", 0.0), start_flow, name)
     clock.run()
-    tolerance = float(case["tolerance"]) if "tolerance" in case else None
-    return [FlowResult(case["name"], name, value, end_s.get(name, _NEVER), tolerance) for name, value in expected.items()]
+    tolerance = _number(case, "tolerance") if "tolerance" in case else None
+    return [
+        FlowResult(str(case["name"]), name, _exact_number(expected, name), end_s.get(name, _NEVER), tolerance)
+        for name in expected
+    ]
+
+
+def _read_links(case: Mapping[str, Any]) -> list[LinkData]:
+    """Return the links of a case; errors as of `_simulate_flows`."""
+    links = []
+    for name, value in _object(case["links"], "links").items():
+        link = _object(value, f"links.{name}")
+        links.append(
+            LinkData(
+                name=name,
+                bytes_per_s=_number(link, "bytes_per_s"),
+                delay_s=_number(link, "latency_s", 0.0),
+                fat_pipe=not link.get("shared", True),
+            )
+        )
+    return links
+
+
+def _object(value: Any, name: str) -> Mapping[str, Any]:
+    """Return `value`; raises ValueError that names it if it is no JSON object."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} = {value}: must be an object")
+    return value
+
+
+def _objects(table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """Return the list of objects at `key`; raises KeyError if it is missing, ValueError if it is anything else."""
+    if not isinstance(table[key], list):
+        raise ValueError(f"{key} = {table[key]}: must be a list of objects")
+    return [_object(value, f"{key}[{place}]") for place, value in enumerate(table[key])]
+
+
+def _text(table: Mapping[str, Any], key: str) -> str:
+    """Return the text at `key`; raises KeyError if it is missing, ValueError if it is no text."""
+    value: Any = table[key]
+    if not isinstance(value, str):
+        raise ValueError(f"{key} = {value}: must be text, in quotes")
+    return value
+
+
+def _texts(table: Mapping[str, Any], key: str) -> list[str]:
+    """Return the list of texts at `key`; raises KeyError if it is missing, ValueError if it is anything else."""
+    value: Any = table[key]
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        raise ValueError(f"{key} = {value}: must be a list of texts")
+    return value
+
+
+def _exact_number(table: Mapping[str, Any], key: str) -> Decimal:
+    """Return the finite number at `key`, as printed; raises KeyError if it is missing, ValueError for any other value."""
+    value = table[key]
+    try:
+        number = Decimal("NaN") if isinstance(value, bool) else Decimal(str(value))
+    except ArithmeticError:
+        number = Decimal("NaN")
+    # A number of JSON may be too large for a float.
+    if not math.isfinite(number) or not math.isfinite(float(number)):
+        raise ValueError(f"{key} = {value}: must be a finite number")
+    return number
+
+
+def _number(table: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    """Return the finite number at `key`, or `default` if the key is missing; errors as of `_exact_number`."""
+    return default if default is not None and key not in table else float(_exact_number(table, key))
 
 
 def _solve_rates(unit: Mapping[str, Any]) -> list[FlowResult]:
-    """Return the rates of flows that start together, with the expected ones.
+    """Return the rates of flows that start together, with the expected ones, in bytes/s; errors as of `_simulate_flows`.
 
     `unit`: `capacity` of each link, `flows` with their `use` of links, `penalty` and `bound`, and the expected `rates`.
     """
-    flows = Flows(clock=Clock(), links=[Link(name, float(capacity)) for name, capacity in unit["capacity"].items()])
+    capacity = _object(unit["capacity"], "capacity")
+    flows = Flows(clock=Clock(), links=[Link(name, _number(capacity, name)) for name in capacity])
     started = []
     # Rates do not depend on sizes: each flow has one byte, and the clock does not run.
-    for number, flow in enumerate(unit["flows"]):
-        uses = [(name, float(weight)) for name, weight in flow["use"].items()]
-        path = flows.path(str(number), uses, float(flow.get("penalty", 1)))
-        started.append(flows.start(path, 1.0, float(flow.get("bound", _NEVER))))
-    pairs = zip(started, unit["rates"], strict=True)
-    return [FlowResult(unit["name"], str(number), rate, flows.rate(flow)) for number, (flow, rate) in enumerate(pairs, 1)]
+    for number, flow in enumerate(_objects(unit, "flows")):
+        weights = _object(flow["use"], "use")
+        path = flows.path(str(number), [(name, _number(weights, name)) for name in weights], _number(flow, "penalty", 1.0))
+        started.append(flows.start(path, 1.0, _number(flow, "bound", _NEVER)))
+    if not isinstance(unit["rates"], list) or len(unit["rates"]) != len(started):
+        raise ValueError(f"rates: must be a list of {len(started)} numbers, one for each flow")
+    expected = {f"rates[{place}]": rate for place, rate in enumerate(unit["rates"])}
+    return [
+        FlowResult(str(unit["name"]), str(number), _exact_number(expected, key), flows.rate(flow))
+        for number, (flow, key) in enumerate(zip(started, expected, strict=True), 1)
+    ]
 
 
 def judge(cases: Path | None) -> Judgement:
@@ -205,19 +284,16 @@ def judge(cases: Path | None) -> Judgement:
 
 
 def _sections(results: Sequence[FlowResult]) -> list[Section]:
-    """Return the section of the result: a table with a row for each flow."""
+    """Return the one section of the result: a table with a row for each flow, and a note on how many agree."""
     from analysis.documents.blocks import Section, Table
 
-    rows = [
-        [
-            f"{result.case}: {result.flow}",
-            str(result.expected),
-            "never" if result.simulated == _NEVER else f"{result.simulated:.10g}",
-            "-" if result.simulated == _NEVER else f"{result.simulated - float(result.expected):.1e}",
-            "agrees" if result.agrees else "DIFFERS",
-        ]
-        for result in results
-    ]
+    rows = []
+    for result in results:
+        simulated, difference = "never", "-"
+        if result.simulated < _NEVER:
+            simulated, difference = f"{result.simulated:.10g}", f"{result.simulated - float(result.expected):.1e}"
+        verdict = "agrees" if result.agrees else "DIFFERS"
+        rows.append([f"{result.case}: {result.flow}", str(result.expected), simulated, difference, verdict])
     agreeing = sum(result.agrees for result in results)
     note = f"{agreeing} of {len(results)} agree: to {RELATIVE_TOLERANCE:g} of the value, or to the digits printed."
     header = ["flow", "expected, s", "simulated, s", "difference", "verdict"]
