@@ -30,7 +30,7 @@ def timing_figure(points: Sequence[Point], margin: float = MARGIN, *, look: Look
     if not lines or not any(point.zero_time for point in points):
         return None
     panels = (
-        ("consensus", "share of time in the consensus phase"),
+        ("consensus_share", "share of time in the consensus phase"),
         ("disagreement", "clients that name others than the best"),
         ("regret_difference", "regret a slot, minus zero time's"),
     )

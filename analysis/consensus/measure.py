@@ -37,56 +37,56 @@ _NO_TASK = ("seed", "name", "description", "output", "sweep", "slots", "peers", 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Means of one run over its slots; NaN where there is nothing to average."""
+    """Message times and decisions of one run, as means over its slots; NaN where there is nothing to average."""
 
     latency_s: float
-    """Mean delay of a message, but for its distance and its bytes."""
+    """Mean of the law of a message's delay; distance and bytes are left out."""
     slot_s: float
     """Duration of a slot without the consensus phase."""
     converged_s: float
-    """Seconds from the start of the consensus phase until beliefs had settled, in slots where they did before training
-    started."""
-    converged: float
-    """Share of the slots in which beliefs settled."""
+    """Seconds from the start of the consensus phase until beliefs settled; mean over slots in which they settled before
+    training started."""
+    converged_share: float
+    """Share of the slots in which beliefs settled before training started."""
     agreed_s: float
-    """Seconds until all clients named the same members."""
-    agreed: float
-    """Share of the slots in which they did so before training started."""
-    consensus: float
-    """Share of the time spent in the consensus phase."""
+    """Seconds from the start of the consensus phase until all clients named the same members; mean over slots in which they did
+    so before training started."""
+    agreed_share: float
+    """Share of the slots in which all clients named the same members before training started."""
+    consensus_share: float
+    """Share of the run's time that is spent in consensus phases."""
     disagreement: float
-    """Share of clients that did not name the true best as training started."""
+    """Share of clients that did not name the true members, those of highest index, when training started."""
     members: float
-    """Number of clients that took part."""
+    """Number of clients that took part in a slot."""
     messages: float
     """Messages sent in a slot."""
     regret: float
-    """Average opinion of the best set, minus that of the chosen clients."""
+    """Average opinion of the best set of clients, minus that of the chosen clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Means of one variant over its seeds, as `Timing` has them for a run.
-
-    `regret_difference` is that to zero time at equal seeds (no value without such runs).
-    """
+    """Means of one variant over its seeds, of the fields that `Timing` has for a run."""
 
     start: str
     """The variant's label, without the latency."""
     label: str
     zero_time: bool
+    """True if messages take no time."""
     latency_s: float
     slot_s: float
     converged_s: Interval
-    converged: Interval
+    converged_share: Interval
     agreed_s: Interval
-    agreed: Interval
-    consensus: Interval
+    agreed_share: Interval
+    consensus_share: Interval
     disagreement: Interval
     members: Interval
     messages: Interval
     regret: Interval
     regret_difference: Interval
+    """Regret minus that of the run in zero time at the same seed; NaN without such runs."""
 
     @property
     def ratio(self) -> float:
@@ -96,7 +96,7 @@ class Point:
     @property
     def is_quick(self) -> bool:
         """True if the consensus phase takes less than `MOST_CONSENSUS` of the time."""
-        return bool(self.consensus.mean + np.nan_to_num(self.consensus.half_width) < MOST_CONSENSUS)
+        return bool(self.consensus_share.mean + np.nan_to_num(self.consensus_share.half_width) < MOST_CONSENSUS)
 
     def regret_verdict(self, margin: float) -> Verdict:
         """Say if the difference in regret is shown to lie within `margin` of zero, shown not to, or open."""
@@ -121,21 +121,26 @@ def has_consensus(run: Run) -> bool:
 
 
 def run_timing(run: Run) -> Timing:
-    """Return the timing of one run, as means over its slots. ValueError: it has no slots, or they have no consensus phase."""
+    """Return the means over the slots of one run.
+
+    Raises:
+        ValueError: the run has no slots, or its slots have no consensus phase.
+    """
     rows = run.rounds
     if not len(rows):
         raise ValueError(f"{run.source.place}: has no slot; run it to the end")
     if not has_consensus(run):
         raise ValueError(f"{run.source.place}: its clients do not decide among themselves; use server.kind = 'fl-da'")
     length_s = rows["end_s"] - rows["start_s"]
+    # A slot in which beliefs did not settle, or clients did not agree, has null in `converged_s` or `agreed_s`.
     return Timing(
         latency_s=mean_delay_s(run.scenario["peers"]["delay"]),
         slot_s=float((length_s - rows["consensus_s"]).mean()),
         converged_s=float(rows["converged_s"].astype(float).mean()),
-        converged=float(rows["converged_s"].notna().mean()),
+        converged_share=float(rows["converged_s"].notna().mean()),
         agreed_s=float(rows["agreed_s"].astype(float).mean()),
-        agreed=float(rows["agreed_s"].notna().mean()),
-        consensus=float(rows["consensus_s"].sum() / length_s.sum()),
+        agreed_share=float(rows["agreed_s"].notna().mean()),
+        consensus_share=float(rows["consensus_s"].sum() / length_s.sum()),
         disagreement=float(rows["disagreement"].mean()),
         members=float(rows["members"].mean()),
         messages=float(rows["messages"].mean()),

@@ -42,9 +42,9 @@ def test_figures_of_a_run_are_means_over_its_slots(study: Sweep) -> None:
     timing, rows = run_timing(run), run.rounds
     assert timing.latency_s == 0.05
     assert timing.slot_s == pytest.approx(15.0)  # 15 rounds of 1 s
-    assert timing.agreed == timing.converged == 1.0
+    assert timing.agreed_share == timing.converged_share == 1.0
     assert timing.agreed_s == rows["agreed_s"].mean() == rows["consensus_s"].mean() > timing.converged_s
-    assert timing.consensus == pytest.approx(rows["consensus_s"].sum() / rows["end_s"].iloc[-1])
+    assert timing.consensus_share == pytest.approx(rows["consensus_s"].sum() / rows["end_s"].iloc[-1])
     assert timing.regret == pytest.approx(run.summary["final"]["regret"] / 6)
     assert timing.messages == run.summary["slots"]["messages"] / 6
 
@@ -53,7 +53,7 @@ def test_agreement_costs_time_and_a_deadline_regret(study: Sweep) -> None:
     points = {point.label: point for point in timing_study(study)}
     zero = points["zero time (the paper's), mean_excess_s=0.05"]
     assert zero.zero_time
-    assert zero.consensus.mean == zero.regret_difference.mean == 0.0
+    assert zero.consensus_share.mean == zero.regret_difference.mean == 0.0
     agreed = points["at agreement, mean_excess_s=0.05"]
     assert agreed.start == "at agreement"
     assert agreed.ratio == pytest.approx(0.05 / 15.0)
@@ -64,7 +64,7 @@ def test_agreement_costs_time_and_a_deadline_regret(study: Sweep) -> None:
     assert points["at agreement, mean_excess_s=0.001"].is_quick
     missed = points["at 5 % of a slot, mean_excess_s=0.05"]
     # Nobody has heard of anybody by then: each client takes itself for one of the best.
-    assert (missed.agreed.mean, missed.disagreement.mean, missed.members.mean) == (0.0, 1.0, 20.0)
+    assert (missed.agreed_share.mean, missed.disagreement.mean, missed.members.mean) == (0.0, 1.0, 20.0)
     assert missed.regret_difference.mean > 0.05
     assert missed.regret_verdict(0.005) != "equivalent"
     assert math.isnan(missed.agreed_s.mean)
@@ -72,10 +72,11 @@ def test_agreement_costs_time_and_a_deadline_regret(study: Sweep) -> None:
 
 def point(latency_s: float, consensus: float = 0.0, difference: float = 0.0, half: float = 0.001) -> Point:
     values: dict[str, Any] = dict.fromkeys(
-        ("converged_s", "converged", "agreed_s", "agreed", "disagreement", "members", "messages", "regret"), Interval(1.0, 0.0, 2)
+        ("converged_s", "converged_share", "agreed_s", "agreed_share", "disagreement", "members", "messages", "regret"),
+        Interval(1.0, 0.0, 2),
     )
     phase, regret = Interval(consensus, 0.005, 2), Interval(difference, half, 2)
-    return Point("a", "a", False, latency_s, 10.0, consensus=phase, regret_difference=regret, **values)
+    return Point("a", "a", False, latency_s, 10.0, consensus_share=phase, regret_difference=regret, **values)
 
 
 def test_an_assumption_holds_up_to_the_first_latency_at_which_it_fails() -> None:
@@ -141,7 +142,7 @@ def test_tables_and_figure(study: Sweep, tmp_path: Path) -> None:
     assert figure is not None
     drawn = {line.get_label(): line for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 2}
     heights = [np.asarray(line.get_ydata()) for line in drawn.values()]
-    assert any(np.allclose(height, [p.consensus.mean for p in points if p.start == "at agreement"]) for height in heights)
+    assert any(np.allclose(height, [p.consensus_share.mean for p in points if p.start == "at agreement"]) for height in heights)
 
 
 def test_a_comparison_tells_of_agreement(
