@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 Pair = tuple[int, int]
+"""Two nodes: the ends of an edge."""
+Colouring = list[dict[int, int]]
+"""For each node, the colours of its edges: colour -> neighbour at the other end. An edge stands in the dictionaries of both."""
 
 
 def matchings(count: int, edges: Sequence[Pair]) -> list[list[Pair]]:
@@ -21,84 +23,88 @@ def matchings(count: int, edges: Sequence[Pair]) -> list[list[Pair]]:
         neighbours[a].append(b)
         neighbours[b].append(a)
     colours = max(map(len, neighbours), default=0) + 1
-    at: list[dict[int, int]] = [{} for _ in range(count)]
-    """Neighbour of each node by the colour of the edge."""
+    colouring: Colouring = [{} for _ in range(count)]
     for edge in edges:
-        _colour(edge, at, neighbours, colours)
+        _colour(edge, colouring, neighbours, colours)
     # Edges of one colour share no node: they are a matching.
     result: list[list[Pair]] = [[] for _ in range(colours)]
     for a, b in edges:
-        result[next(colour for colour, other in at[a].items() if other == b)].append((a, b))
+        result[_colour_of(a, b, colouring)].append((a, b))
     return [matching for matching in result if matching]
 
 
-def _free(node: int, at: list[dict[int, int]], colours: int) -> int:
-    """Return the lowest colour that no edge of `node` has."""
-    return next(colour for colour in range(colours) if colour not in at[node])
+def _colour(edge: Pair, colouring: Colouring, neighbours: Sequence[Sequence[int]], colours: int) -> None:
+    """Give the uncoloured `edge` one of the `colours` by a step of Misra and Gries; other edges may get another colour.
 
-
-def _colour(edge: Pair, at: list[dict[int, int]], neighbours: Sequence[Sequence[int]], colours: int) -> None:
-    """Colour `edge`, and recolour other edges if necessary; `at` remains a proper colouring.
-
-    `at[node]` maps the colour of each edge of a node to the neighbour at its other end. An edge stands in two of these
-    dictionaries, which change together. `neighbours`: those of each node. `colours` is above every degree, so that each node has
-    a free colour.
+    Before and after it `colouring` is proper: edges of one node have different colours. `neighbours`: those of each node.
+    `colours` must exceed every degree, so that each node has a free colour, which none of its edges has.
     """
     centre, first = edge
-    colour_to = {neighbour: colour for colour, neighbour in at[centre].items()}
-    # A fan: neighbours of the centre, where the colour of each edge is free at the neighbour before it.
-    fan = [first]
-    while True:
-        used = at[fan[-1]]
-        following = next(
-            (node for node in neighbours[centre] if node in colour_to and colour_to[node] not in used and node not in fan), None
-        )
-        if following is None:
-            break
-        fan.append(following)
-    # Two colours: one that is free at the centre, and one that is free at the last of the fan.
-    of_centre, of_last = _free(centre, at, colours), _free(fan[-1], at, colours)
-    # Swap both colours along the path from the centre: after it `of_last` is free at the centre, too.
-    path = _invert(centre, of_last, of_centre, at)
-    # `of_last` is free at the neighbour before the edge that had it, or, where the path comes to that neighbour, at the last one.
-    end = next((place for place, node in enumerate(fan) if place and colour_to[node] == of_last), len(fan))
+    colour_to = {neighbour: colour for colour, neighbour in colouring[centre].items()}
+    fan = _find_fan(first, colour_to, colouring, neighbours[centre])
+    free_at_centre, free_at_last = _free_colour(centre, colouring, colours), _free_colour(fan[-1], colouring, colours)
+    # Swap both colours along the path from the centre. Then `free_at_last` is free at the centre, too.
+    path = _swap_on_path(centre, free_at_last, free_at_centre, colouring)
+    # The swap changed the colour of at most one edge of the fan, the one that had `free_at_last`. The fan before this edge is
+    # still a fan, and `free_at_last` is free at its last node; but if the path ends at that node, the whole fan must be rotated.
+    end = next((place for place, node in enumerate(fan) if place and colour_to[node] == free_at_last), len(fan))
     if fan[end - 1] in path:
         end = len(fan)
-    _rotate(centre, fan[:end], of_last, at)
+    _rotate(centre, fan[:end], free_at_last, colouring)
 
 
-def _invert(start: int, first: int, second: int, at: list[dict[int, int]]) -> list[int]:
-    """Swap two colours along the path from `start` whose edges have them in turn, `first` to begin with; return its nodes."""
-    path, colour = [start], first
-    while colour in at[path[-1]]:
-        path.append(at[path[-1]][colour])
-        colour = second if colour == first else first
+def _find_fan(first: int, colour_to: Mapping[int, int], colouring: Colouring, neighbours_of_centre: Sequence[int]) -> list[int]:
+    """Return a fan: distinct neighbours of a node, its centre, from `first` on, to which no further one can be added.
+
+    The colour of the edge from the centre to each of them, but `first`, is free at the neighbour before it. `colour_to`: colours
+    of the edges of the centre, by neighbour.
+    """
+    fan = [first]
+    while True:
+        used = colouring[fan[-1]]
+        following = next(
+            (node for node in neighbours_of_centre if node in colour_to and colour_to[node] not in used and node not in fan), None
+        )
+        if following is None:
+            return fan
+        fan.append(following)
+
+
+def _free_colour(node: int, colouring: Colouring, colours: int) -> int:
+    """Return the lowest colour that no edge of `node` has."""
+    return next(colour for colour in range(colours) if colour not in colouring[node])
+
+
+def _swap_on_path(start: int, first: int, second: int, colouring: Colouring) -> list[int]:
+    """Swap the colours `first` and `second` on the longest path from `start` whose edges have them in turn; return its nodes.
+
+    The first edge of the path has the colour `first`.
+    """
     swapped = {first: second, second: first}
-    edges = []
-    colour = first
-    for a, b in itertools.pairwise(path):
-        edges.append((a, b, colour))
-        del at[a][colour], at[b][colour]
+    path, edges, colour = [start], [], first
+    while colour in colouring[path[-1]]:
+        node = path[-1]
+        path.append(colouring[node][colour])
+        edges.append((node, path[-1], colour))
         colour = swapped[colour]
+    # Remove all old colours first: the new colour of an edge is the old one of the next.
     for a, b, colour in edges:
-        at[a][swapped[colour]], at[b][swapped[colour]] = b, a
+        del colouring[a][colour], colouring[b][colour]
+    for a, b, colour in edges:
+        colouring[a][swapped[colour]], colouring[b][swapped[colour]] = b, a
     return path
 
 
-def _colour_of(centre: int, node: int, at: list[dict[int, int]]) -> int | None:
-    """Return the colour of the edge between `centre` and `node`; None before it has one."""
-    return next((colour for colour, other in at[centre].items() if other == node), None)
+def _colour_of(a: int, b: int, colouring: Colouring) -> int:
+    """Return the colour of the coloured edge between `a` and `b`."""
+    return next(colour for colour, other in colouring[a].items() if other == b)
 
 
-def _rotate(centre: int, fan: list[int], last: int, at: list[dict[int, int]]) -> None:
-    """Give each edge from `centre` to the `fan` the colour of the next one, and the last edge the colour `last`.
-
-    All old colours are removed before new ones are set: each new colour is the old one of another edge.
-    """
-    shifted = [_colour_of(centre, node, at) for node in fan[1:]]
+def _rotate(centre: int, fan: list[int], last: int, colouring: Colouring) -> None:
+    """Give each edge from `centre` to the `fan` the colour of the next one, and the last edge the colour `last`."""
+    shifted = [_colour_of(centre, node, colouring) for node in fan[1:]]
+    # Remove all old colours first: the new colour of an edge is the old one of the next.
     for node, colour in zip(fan[1:], shifted, strict=True):
-        assert colour is not None
-        del at[centre][colour], at[node][colour]
+        del colouring[centre][colour], colouring[node][colour]
     for node, colour in zip(fan, [*shifted, last], strict=True):
-        assert colour is not None
-        at[centre][colour], at[node][colour] = node, centre
+        colouring[centre][colour], colouring[node][colour] = node, centre
