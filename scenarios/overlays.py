@@ -184,21 +184,17 @@ def _carry_at_fixed_shares(silos: Silos, overlay: Overlay, clock: Clock) -> Carr
 def _carry_as_flows(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
     """Return the function that carries messages as flows, which share links by max-min fairness.
 
-    A flow crosses the uplink of its source, each cable of its route in its direction, and the downlink of its target.
+    A message first waits for the latency of its route. Then its flow crosses the links of `_route_links`.
     """
-    underlay = silos.underlay
-    links = [LinkData(name=f"up {silo}", bytes_per_s=silos.up_bits_per_s / 8) for silo in range(silos.count)]
-    links += [LinkData(name=f"down {silo}", bytes_per_s=silos.down_bits_per_s / 8) for silo in range(silos.count)]
-    for cable in underlay.cables:
-        capacity = (cable.bits_per_s or silos.core_bits_per_s) / 8
-        links += [LinkData(name=f"{a}>{b}", bytes_per_s=capacity) for a, b in ((cable.a, cable.b), (cable.b, cable.a))]
-    transfers = Transfers(clock=clock, links=links)
+    transfers = Transfers(clock=clock, links=_flow_links(silos))
     callbacks: dict[int, Callable[[], None]] = {}  # by transfer in progress
     transfers.listen(lambda transfer: callbacks.pop(transfer)())
     model_bytes = silos.model_bits / 8
+    # Overlays repeat after a period: compute the arcs of its rounds once.
     arcs_of = lru_cache(maxsize=max(overlay.period, 1))(overlay.round_arcs)
 
     def carry(round: int, places: Sequence[int], on_arrival: Callable[[], None]) -> None:
+        """Send the messages of the arcs at `places` of a round; call `on_arrival` once all have arrived."""
         arcs = arcs_of(round % overlay.period if overlay.period else round)
         in_flight = len(places)
 
@@ -212,19 +208,37 @@ def _carry_as_flows(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
             send(arcs[place], count_arrival)
 
     def send(arc: Arc, on_arrival: Callable[[], None]) -> None:
-        """Send one message. Its flow begins after the latency of its route."""
-        sites = [arc.source]
-        latency_ms = 0.0
-        for a, b in zip(arc.stops, arc.stops[1:], strict=False):
-            way = underlay.ways[a][b]
-            sites += way.sites[1:]
-            latency_ms += way.latency_ms
-        core = [f"{a}>{b}" for a, b in itertools.pairwise(sites)]
-        route = transfers.route([f"up {arc.source}", *core, f"down {arc.target}"])
+        """Send the message of one arc; call `on_arrival` once it has arrived."""
+        names, latency_s = _route_links(silos, arc)
+        route = transfers.route(names)
 
         def begin(_: None) -> None:
             callbacks[transfers.send(route, model_bytes)] = on_arrival
 
-        clock.call_in(latency_ms / 1e3, begin)
+        clock.call_in(latency_s, begin)
 
     return carry
+
+
+def _flow_links(silos: Silos) -> list[LinkData]:
+    """Return the links that flows share: the uplink and the downlink of each silo, and each cable once for each direction."""
+    links = [LinkData(name=f"up {silo}", bytes_per_s=silos.up_bits_per_s / 8) for silo in range(silos.count)]
+    links += [LinkData(name=f"down {silo}", bytes_per_s=silos.down_bits_per_s / 8) for silo in range(silos.count)]
+    for cable in silos.underlay.cables:
+        capacity = (cable.bits_per_s or silos.core_bits_per_s) / 8
+        links += [LinkData(name=f"{a}>{b}", bytes_per_s=capacity) for a, b in ((cable.a, cable.b), (cable.b, cable.a))]
+    return links
+
+
+def _route_links(silos: Silos, arc: Arc) -> tuple[list[str], float]:
+    """Return (names of the links that a message of `arc` crosses, latency of its route in seconds).
+
+    The links are the uplink of its source, the cables of its route in its direction, and the downlink of its target.
+    """
+    sites, latency_ms = [arc.source], 0.0
+    for a, b in itertools.pairwise(arc.stops):
+        way = silos.underlay.ways[a][b]
+        sites += way.sites[1:]
+        latency_ms += way.latency_ms
+    cables = [f"{a}>{b}" for a, b in itertools.pairwise(sites)]
+    return [f"up {arc.source}", *cables, f"down {arc.target}"], latency_ms / 1e3
