@@ -1,7 +1,7 @@
 """Components of safa_accuracy.toml: FedAvg, FedCS and SAFA as SAFA's authors train them, where clients crash, and their shards.
 
-Who crashes is drawn from the same stream for all methods: at one seed the same clients crash in the same rounds. A client that
-crashes is not trained. Nothing is timed; speeds say who is too slow, and in which order updates are picked.
+Crashes are drawn from the same stream for all methods: at one seed the same clients crash in the same rounds. A client that
+crashes is not trained. Nothing takes time: speeds only decide which clients are too slow, and in which order updates are picked.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from scenarios.wiring.servers.server import Server
 from scenarios.wiring.world import World
 
 BATCH, EPOCHS = 40, 5
+"""Samples of a batch, and passes over its samples that a client makes in a round."""
 LIMIT_S, WAY_S = 5600.0, 10e6 / 175e3
-"""The longest that a client may take, and a model takes one way."""
+"""The longest time that a client may take, and the time that a model takes one way; seconds."""
 SHARE_TRAINED = 6 / 7
-"""Of a shard, which the authors count with its images for testing."""
+"""Share of a client's images that are for training. The authors' times also count its images for testing."""
 LEAST_BATCHES_PER_S = 0.016
+"""Speed of the slowest client, at least; batches a second."""
 Picked = Annotated[int, Doc("Clients that a round asks for (FedAvg, FedCS), or whose updates make its model first (SAFA).")]
 Crash = Annotated[float, Doc("The probability that a client crashes in a round.")]
 FirstRound = Annotated[
@@ -43,29 +45,34 @@ FirstRound = Annotated[
 ]
 
 
-def crashes(rng: np.random.Generator, clients: int, probability: float) -> BoolArray:
+def draw_crashes(rng: np.random.Generator, clients: int, probability: float) -> BoolArray:
     """Return True (K,) for clients that crash in a round. `rng`: generator of this round, unused before."""
     return rng.random(clients) < probability
 
 
-def batches_per_s(streams: Streams, clients: int) -> FloatArray:
-    """Return speeds (K,): exponential, all drawn again until the smallest is large enough.
+def draw_batches_per_s(streams: Streams, clients: int) -> FloatArray:
+    """Draw the speed (K,) of each client in batches a second: exponential with mean 1.
 
-    At one seed they equal those of safa_table.
+    If the slowest client is below `LEAST_BATCHES_PER_S`, all speeds are drawn again. At one seed they are the speeds of the
+    reproduction safa_table (`scenarios.papers.safa.draw_speeds`).
     """
     rng = streams.generator("safa-speeds")
     while True:
-        drawn = rng.exponential(1.0, clients)
-        if drawn.min() >= LEAST_BATCHES_PER_S:
-            return np.asarray(drawn, np.float64)
+        speeds = rng.exponential(1.0, clients)
+        if speeds.min() >= LEAST_BATCHES_PER_S:
+            return np.asarray(speeds, np.float64)
 
 
-def trains_s(data_sizes: FloatArray, speeds: FloatArray) -> FloatArray:
-    """Return the seconds (K,) of local training in a round, as the authors count it: of the whole shard."""
-    return data_sizes / SHARE_TRAINED / BATCH * EPOCHS / speeds
+def training_s(data_sizes: FloatArray, batches_per_s: FloatArray) -> FloatArray:
+    """Return the seconds (K,) of local training in a round, as the authors count them: over images for testing, too.
+
+    `data_sizes` (K,): each client's images for training.
+    """
+    return data_sizes / SHARE_TRAINED / BATCH * EPOCHS / batches_per_s
 
 
-def _epoch(data_sizes: Any) -> IntArray:
+def _batches_per_epoch(data_sizes: Any) -> IntArray:
+    """Return the batches (K,) of one pass over `data_sizes` (K,) samples; the last one may be short."""
     return np.ceil(np.asarray(data_sizes) / BATCH).astype(np.int64)
 
 
@@ -84,16 +91,16 @@ class Crashing(SelectionPolicy):
         self, *, data_sizes: Any, picked: int, crash: float, slow: BoolArray, first_round: FirstRound = "as-later"
     ) -> None:
         self.picked, self.crash, self.slow, self.first_round = picked, crash, slow, first_round
-        self._epoch = _epoch(data_sizes)
+        self._epoch = _batches_per_epoch(data_sizes)
 
     def select(self, view: RoundView) -> Selection | IntArray:
         able = np.flatnonzero(view.selectable)
-        crashed = crashes(view.rng, len(view.selectable), self.crash)
-        chosen = np.sort(view.rng.choice(able, self.picked, replace=False))
-        works = chosen[~(crashed | self.slow)[chosen]]
+        crashed = draw_crashes(view.rng, len(view.selectable), self.crash)
+        picked = np.sort(view.rng.choice(able, self.picked, replace=False))
+        working = picked[~(crashed | self.slow)[picked]]
         if view.round > 1 or self.first_round == "as-later":
-            return Selection(works, EPOCHS * self._epoch[works]) if len(works) else works
-        passes = np.where(np.isin(able, works), EPOCHS, 1)
+            return Selection(working, EPOCHS * self._epoch[working]) if len(working) else working
+        passes = np.where(np.isin(able, working), EPOCHS, 1)
         return Selection(able, passes * self._epoch[able])
 
     def observe(self, outcome: RoundOutcome) -> None:
@@ -130,7 +137,7 @@ class FedAvg:
         _check_trained(world)
         slow = np.zeros(count, np.bool_)
         if self.drops_after_s is not None:
-            slow = trains_s(world.data_sizes, batches_per_s(world.streams, count)) + WAY_S > self.drops_after_s
+            slow = training_s(world.data_sizes, draw_batches_per_s(world.streams, count)) + WAY_S > self.drops_after_s
         channels, pool = world.channels_and_pool(count)
         return synchronous_server(
             pool=pool,
@@ -175,14 +182,14 @@ class CrashingByVersion(ByVersion):
         """True (K,) for clients that have trained one epoch of the model of round 1 and not delivered since."""
 
     def begin(self, number: int, clients: IntArray, version: int, holders: frozenset[int] = frozenset()) -> Attempts:
-        crashed = crashes(self._streams["policy"].generator(number), self.pool.count, self.crash)
+        crashed = draw_crashes(self._streams["policy"].generator(number), self.pool.count, self.crash)
         if not holders:
             self._ahead[clients] = crashed[clients] & (number == 1 and self.first_round == "everyone")
-        works = clients[~crashed[clients]]
-        if not len(works):
+        working = clients[~crashed[clients]]
+        if not len(working):
             return ObjectAttempts()
-        steps = (EPOCHS + self._ahead[works]) * self._epoch[works]
-        return self.pool.start(number, works, version, steps, holders=frozenset(works.tolist()) & holders)
+        steps = (EPOCHS + self._ahead[working]) * self._epoch[working]
+        return self.pool.start(number, working, version, steps, holders=frozenset(working.tolist()) & holders)
 
     def state_dict(self) -> State:
         """Return the state, with `_ahead`."""
@@ -231,7 +238,7 @@ class Safa:
         """Return a server like `netsim.servers.kinds.safa.safa_server`, with the dispatch and the close rule above."""
         _check_trained(world)
         count = world.population.count
-        speeds = batches_per_s(world.streams, count)
+        batches_per_s = draw_batches_per_s(world.streams, count)
         channels, pool = world.channels_and_pool(count, refill=True)
         dispatch = CrashingByVersion(
             pool=pool,
@@ -239,25 +246,27 @@ class Safa:
             lag_tolerance=self.lag_tolerance,
             streams=world.streams,
             crash=self.crash,
-            epoch=_epoch(world.data_sizes),
+            epoch=_batches_per_epoch(world.data_sizes),
             first_round=self.first_round,
         )
         close = PickedInTime(
             pool=pool,
             dispatch=dispatch,
             per_round=self.picked,
-            took_s=trains_s(world.data_sizes, speeds),
-            order_s=1.0 / speeds,
+            took_s=training_s(world.data_sizes, batches_per_s),
+            order_s=1.0 / batches_per_s,
         )
         return server_of(dispatch=dispatch, close=close, learner=world.learner, channels=channels)
 
 
 def _check_trained(world: World) -> None:
+    """Raise UserError for a scenario without a learner."""
     if world.scenario.learner is None:
         raise UserError(f"server.kind = {world.scenario.server.kind!r}: who crashes does not train; give [learner]")
 
 
 def _probability(crash: float) -> float:
+    """Return `crash`; raises ParameterError unless it is in [0, 1]."""
     if not 0.0 <= crash <= 1.0:
         raise ParameterError("crash", crash, "must be in [0, 1]")
     return crash
@@ -270,7 +279,10 @@ def normal_sizes(
     generator: np.random.Generator,
     minimum: Annotated[int, Doc("The fewest samples a client may hold; at most a third of the mean.")] = BATCH,
 ) -> list[IntArray]:
-    """I.i.d. samples; sizes normal with a standard deviation of 0.3 of the mean, all drawn again while any is below `minimum`."""
+    """Return a shard of i.i.d. samples for each client, ascending numbers of samples.
+
+    Sizes are normal with a standard deviation of 0.3 of the mean. If one is below `minimum`, all are drawn again.
+    """
     if not 1 <= minimum <= len(labels) / clients / 3:
         reason = f"must be at least 1, and at most a third of the {len(labels) / clients:g} samples of a client on average"
         raise ParameterError("minimum", minimum, reason)

@@ -11,7 +11,7 @@ from models.errors import ParameterError
 from models.fl.networks.kinds import cnn
 from netsim.core.protocols import RoundView, Selection
 from netsim.core.streams import Streams
-from scenarios.library.validation.safa_accuracy import Crashing, batches_per_s, crashes, normal_sizes
+from scenarios.library.validation.safa_accuracy import Crashing, draw_batches_per_s, draw_crashes, normal_sizes
 from scenarios.papers.safa import AGREES, DIFFERS, draw_speeds
 from scenarios.papers.safa_accuracy import Cell, tolerance, verdict
 from scenarios.runs.reading import override, parse, read_file
@@ -46,7 +46,7 @@ def small(server: str, seed: int = 1, **keys: Any) -> MemoryRecorder:
 
 def crashed(seed: int, number: int) -> set[int]:
     rng = Streams(seed)["policy"].generator(number)
-    return set(np.flatnonzero(crashes(rng, CLIENTS, CRASH)).tolist())
+    return set(np.flatnonzero(draw_crashes(rng, CLIENTS, CRASH)).tolist())
 
 
 def trained(records: MemoryRecorder, number: int) -> dict[int, int]:
@@ -72,7 +72,7 @@ def test_round_1_has_the_steps_of_its_reading() -> None:
         return chosen.clients.tolist(), np.asarray(chosen.steps).tolist()
 
     rng = np.random.default_rng(3)
-    crashed = crashes(rng, 10, 0.5)
+    crashed = draw_crashes(rng, 10, 0.5)
     picked = np.sort(rng.choice(10, 2, replace=False))
     (works,) = picked[~crashed[picked]].tolist()
     assert selected("as-later", 1) == selected("as-later", 2) == selected("everyone", 2) == ([works], [5])
@@ -146,7 +146,7 @@ def test_safa_is_that_of_a_plain_reference() -> None:
     simulation: Any = made.simulation
     simulation.record_to(records)
     epoch = np.ceil(made.data_sizes / 40)
-    p, last = batches_per_s(Streams(seed), CLIENTS), set[int]()
+    p, last = draw_batches_per_s(Streams(seed), CLIENTS), set[int]()
     base, ahead = dict.fromkeys(range(CLIENTS), 0), crashed(seed, 1)
     seen_ahead = seen_renewed = 0
     for number in range(1, ROUNDS + 1):
@@ -169,9 +169,9 @@ def test_safa_is_that_of_a_plain_reference() -> None:
 
 
 def test_who_trains_longer_than_the_limit_is_not_picked_and_dropped_by_fedcs(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = np.argsort(batches_per_s(Streams(1), CLIENTS))
+    order = np.argsort(draw_batches_per_s(Streams(1), CLIENTS))
     slow = int(order[0])
-    monkeypatch.setattr(f"{FILE}.trains_s", lambda sizes, p: np.where(np.arange(len(p)) == slow, 6000.0, 1.0))
+    monkeypatch.setattr(f"{FILE}.training_s", lambda sizes, p: np.where(np.arange(len(p)) == slow, 6000.0, 1.0))
     everyone = set(range(CLIENTS))
     safa = small("Safa", picked=CLIENTS, crash=0.0)
     assert [row.picked for row in safa.rounds] == [CLIENTS - 1] * ROUNDS
@@ -189,7 +189,7 @@ def test_fedcs_is_fedavg_where_nobody_is_slow() -> None:
 
 def test_speeds_are_those_of_the_table_of_round_lengths() -> None:
     for seed in (1, 2):
-        assert batches_per_s(Streams(seed), 100).tolist() == draw_speeds(seed).tolist()
+        assert draw_batches_per_s(Streams(seed), 100).tolist() == draw_speeds(seed).tolist()
 
 
 def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_been() -> None:
