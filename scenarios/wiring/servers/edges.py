@@ -169,9 +169,18 @@ def tree(world: World, compose: Composer) -> TreeServer:
         clients=client_coordinators,
         nodes=edge_coordinators,
         media=media,
-        moves=_moves(world, layout, client_coordinators, edge_coordinators, coordinator, edges, media["nodes"], ways)
-        if clients_move
-        else None,
+        moves=None
+        if not clients_move
+        else _moves(
+            world,
+            layout,
+            edges,
+            coordinator=coordinator,
+            client_views=client_coordinators,
+            edge_views=edge_coordinators,
+            edge_medium=media["nodes"],
+            ways=ways,
+        ),
     )
     built.append(server)
     _let_scripts_act(world, server, coordinator)
@@ -255,14 +264,22 @@ def _node_world(
 def _moves(
     world: World,
     layout: Layout,
-    clients: Coordinators,
-    nodes: Coordinators,
-    coordinator: IntArray,
     edges: Sequence[Edge],
-    shared: SharedMedium,
+    *,
+    coordinator: IntArray,
+    client_views: Coordinators,
+    edge_views: Coordinators,
+    edge_medium: SharedMedium,
     ways: MediumLaws,
 ) -> Moves:
-    """Return the moves of clients; raises UserError."""
+    """Return the moves of clients between `edges`: those of the file `edges.moves`, and those that a script may make.
+
+    `coordinator` (K,): the edge of each client before the first move. `client_views`, `edge_views`: the members that each
+    coordinator of clients, or of edges, sees. `edge_medium`, `ways`: medium between edges and the nodes above, and its laws,
+    which carry the states of moving clients without `[network]`.
+
+    Raises UserError for a wrong line of the file, and for a client that could exchange no message with an edge that it moves to.
+    """
     section, wired = world.scenario.edges, world.network
     assert section is not None
     moves = [] if section.moves is None else _read_moves(section, layout, coordinator)
@@ -277,25 +294,33 @@ def _moves(
             check=lambda client, edge: wired.require_way(client, ends[edge]),
         )
     if section.state_bytes is not None:
-        rule = replace(rule, states=_states(world, layout, nodes.pool, shared, moves, coordinator, ways))
-    anywhere = world.scenario.script is not None
+        states = _states(world, layout, moves, coordinator, edge_pool=edge_views.pool, edge_medium=edge_medium, ways=ways)
+        rule = replace(rule, states=states)
     return Moves(
-        moves=moves, clients=clients, nodes=nodes, coordinator=coordinator, edges=edges, rule=rule, anywhere=anywhere
+        moves=moves,
+        clients=client_views,
+        nodes=edge_views,
+        coordinator=coordinator,
+        edges=edges,
+        rule=rule,
+        anywhere=world.scenario.script is not None,
     )
 
 
 def _states(
     world: World,
     layout: Layout,
-    nodes: ClientPool,
-    shared: SharedMedium,
     moves: Sequence[Move],
     coordinator: IntArray,
+    *,
+    edge_pool: ClientPool,
+    edge_medium: SharedMedium,
     ways: MediumLaws,
 ) -> StateTransfers:
-    """Return the carrier of clients' states between edges; raises UserError.
+    """Return the transfers of clients' states from edge to edge; raises UserError if two edges of one client have no route.
 
-    Without `[network]`, links of the tree carry them, with draws by the rounds of `shared`.
+    With `[network]` its cables carry the states. Without it the links of the tree do, by the laws `ways`, and random numbers are
+    addressed by the rounds of `edge_medium`.
     """
     section, wired = world.scenario.edges, world.network
     assert section is not None
@@ -310,7 +335,7 @@ def _states(
                 wired.require_way_between((ends[source], ends[target]))
         return RoutedStates(network=wired.network, ends=ends, size_bytes=section.state_bytes)
     streams = RepeatedStreams(world.streams.seed, "edges.states.")
-    medium = nodes.medium.probe_links(
+    medium = edge_pool.medium.probe_links(
         download=ways.download,
         compute=NoTime(),
         sample=None,
@@ -319,7 +344,9 @@ def _states(
         request_bytes=section.state_bytes,
         answer_bytes=section.state_bytes,
     )
-    return LinkStates(clock=world.clock, medium=medium, above=layout.above, repeat=streams.repeat, round=lambda: shared.round)
+    return LinkStates(
+        clock=world.clock, medium=medium, above=layout.above, repeat=streams.repeat, round=lambda: edge_medium.round
+    )
 
 
 class _Stay(NamedTuple):
