@@ -6,8 +6,8 @@ To encode each event as a dictionary takes several times as long.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,26 +19,34 @@ LEFT_OUT = ""
 
 
 def json_texts(column: pa.ChunkedArray) -> list[str]:
-    """Return the values of a `pyarrow` column as JSON texts (n,); null, NaN and infinite ones as `LEFT_OUT`."""
+    """Return the values of a column as JSON texts (n,); `LEFT_OUT` for null, NaN and infinite ones."""
     import pyarrow as pa
 
     kind = column.type
     if pa.types.is_dictionary(kind):
-        # Encode each distinct word once only.
-        combined = column.combine_chunks()
-        parts = combined.chunks if isinstance(combined, pa.ChunkedArray) else [combined]
-        result: list[str] = []
-        for part in parts:
-            words = [LEFT_OUT if word is None else json.dumps(word) for word in part.dictionary.to_pylist()]
-            result += [LEFT_OUT if place is None else words[place] for place in part.indices.to_pylist()]
-        return result
+        return _word_texts(column)
     values = column.to_pylist()
     if pa.types.is_floating(kind):
         finite = np.isfinite(np.array(values, np.float64)).tolist()
-        return [repr(value) if good else LEFT_OUT for value, good in zip(values, finite, strict=True)]
-    if pa.types.is_integer(kind):
-        return [LEFT_OUT if value is None else str(value) for value in values]
-    return [LEFT_OUT if value is None else json.dumps(value) for value in values]
+        return [repr(value) if is_finite else LEFT_OUT for value, is_finite in zip(values, finite, strict=True)]
+    # `str` writes a whole number as JSON does, and faster than `json.dumps`.
+    encode: Callable[[Any], str] = str if pa.types.is_integer(kind) else json.dumps
+    return [LEFT_OUT if value is None else encode(value) for value in values]
+
+
+def _word_texts(column: pa.ChunkedArray) -> list[str]:
+    """Return the words of a dictionary column (indices of distinct words) as JSON texts (n,), `LEFT_OUT` for null.
+
+    Each distinct word is encoded once.
+    """
+    import pyarrow as pa
+
+    combined = column.combine_chunks()
+    texts: list[str] = []
+    for part in combined.chunks if isinstance(combined, pa.ChunkedArray) else [combined]:
+        words = [LEFT_OUT if word is None else json.dumps(word) for word in part.dictionary.to_pylist()]
+        texts += [LEFT_OUT if place is None else words[place] for place in part.indices.to_pylist()]
+    return texts
 
 
 def row_objects(table: pa.Table, names: Sequence[str]) -> list[str]:

@@ -91,7 +91,10 @@ def sweep_document(
 
 
 def _scenario_blocks(sweep: Sweep, first: Run | None) -> list[Block]:
-    """Return the blocks on variants, seeds and scenario. `first`: a run of the baseline, or None."""
+    """Return the blocks on what was run: numbers of variants, seeds and runs; facts of the scenario; and the table of variants.
+
+    `first`: a run of the baseline. None if the baseline has no complete run: then only the numbers are returned.
+    """
     variants, seeds = len(sweep.variants), len(sweep.seeds)
     text = (
         f"{variants} variant{'s' * (variants != 1)}, {seeds} seed{'s' * (seeds != 1)}, {len(sweep)} runs. At equal seeds the "

@@ -277,14 +277,15 @@ class UpdateLifecycle:
         self.end(update, "aborted", now, "battery" if empty else None)
 
     def end(self, update: Update, outcome: str, now: float, cause: str | None = None) -> None:
-        """End the attempt within the present step, call `on_end`, and then give back what the update holds.
+        """End the attempt of `update` in its present step: set outcome, time and cause, close the step, and call `on_end`.
 
-        With `retry` a client keeps a finished update; a client whose update is late goes on with an unfinished step.
+        Then release what the step holds, such as a sub-channel. With `retry` (rules of updates), the update itself may live on:
+        a finished update that was not delivered is kept for a new attempt, and training goes on after an attempt that is late.
         """
         step = self._step[update.phase]
         update.outcome, update.outcome_s, update.cause = outcome, now, cause
         if self.retry and outcome == "late" and not step.finished:
-            # The attempt is over, but its client goes on with the step, which is recorded in the attempt in which it ends.
+            # The step goes on, and is recorded in the later attempt in which it ends: remove it from the record of this one.
             if self._energy is not None:
                 self._energy.account(update, now)
             update.erase_phase()
@@ -292,10 +293,10 @@ class UpdateLifecycle:
             return
         if self._energy is not None:
             self._energy.change(update, IDLE, now)
-        # A step that was cut short ends with the attempt; a step that was not reached keeps NaN.
+        # Record the end of the present step; steps that were not reached keep NaN.
         step.close(update, now)
         update.phase = KEPT if self.retry and step.finished and outcome != "delivered" else ENDED
-        # No call is left; a saved state must say so, too.
+        # Make the call on the clock stale. Both fields are part of a saved state.
         update.due_s, update.call_number = _EVER, -1
         self._on_end(update)
         # Last: this may begin the transmission of the next update in the queue, which must find this attempt ended.

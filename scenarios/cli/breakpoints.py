@@ -15,6 +15,7 @@ from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
     from analysis.breakpoints.changes import Unit
+    from analysis.documents.blocks import Table as Block
     from analysis.figures.settings import Look
     from analysis.results.groups import Groups
 
@@ -32,9 +33,7 @@ def breakpoints(
     *,
     drawing: Looks,
 ) -> None:
-    """Say how soon changes were declared, and what was missed. And how long it took to recover."""
-    from rich.table import Table
-
+    """Print how soon each change was declared, how often it was missed, and how long the regret took to recover."""
     from analysis import group_runs
     from analysis.breakpoints.section import breakpoint_table, recovery_is_known
     from scenarios.runs.folders.replacement import writing
@@ -48,19 +47,9 @@ def breakpoints(
         block = breakpoint_table(groups, window=window, unit=unit)
         if block is None:
             raise ValueError(f"{folder}: no run went through a change; give the scenario change points that come before its end")
-        header, rows = block.cells
-        if not any(map(recovery_is_known, rows)):
+        if not any(map(recovery_is_known, block.cells[1])):
             complain(f"warning: --window {window}: no change is followed by so many rounds; nothing can be said of recovery")
-        table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-        # On a narrow terminal numbers wrap, but the words of a variant's name (the first column) stay whole.
-        longest = max(len(word) for row in rows for word in row[0].split() or [""])
-        for index, name in enumerate(header):
-            justify: Literal["right", "left"] = "right" if index else "left"
-            table.add_column(name, justify=justify, overflow="fold", min_width=None if index else min(longest, MOST_LETTERS))
-        for row in rows:
-            table.add_row(*row)
-        out_console.print(table)
-        out_console.print(block.note, soft_wrap=True)
+        _print_table(block)
         if out is not None:
             with writing(out):
                 _write(groups, out, window, unit, look, formats_of(figures))
@@ -68,8 +57,27 @@ def breakpoints(
         raise UserError(str(error)) from error
 
 
+def _print_table(block: Block) -> None:
+    """Print a table and its note. On a narrow terminal numbers wrap, but words of the first column (variants) stay whole."""
+    from rich.table import Table
+
+    header, rows = block.cells
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    longest_word = max(len(word) for row in rows for word in row[0].split() or [""])
+    for index, name in enumerate(header):
+        justify: Literal["right", "left"] = "right" if index else "left"
+        table.add_column(name, justify=justify, overflow="fold", min_width=None if index else min(longest_word, MOST_LETTERS))
+    for row in rows:
+        table.add_row(*row)
+    out_console.print(table)
+    out_console.print(block.note, soft_wrap=True)
+
+
 def _write(groups: Groups, out: Path, window: int, unit: Unit, look: Look, formats: Sequence[str]) -> None:
-    """Write breakpoints.csv, with a row for each change of each variant, and the figures into `out`; name the files."""
+    """Write breakpoints.csv (a row for each change of each variant) and figures into `out`, and print the names of the files.
+
+    `window`: rounds over which the regret rate is averaged. `unit`: unit of times in figures. `formats`: endings of figures.
+    """
     import pandas as pd
 
     from analysis.breakpoints.figure import course_figure, regret_around_changes_figure, shares_figure

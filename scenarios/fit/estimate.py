@@ -391,9 +391,10 @@ def _outcomes(rows: pd.DataFrame) -> np.ndarray[tuple[int, int], np.dtype[np.int
 
 
 def trace_rows(estimates: Estimates, link: str) -> pd.DataFrame:
-    """Return the measured bandwidths of a link as a trace: `client`, `time_s` from each client's first one, `bytes_per_s`.
+    """Return the measured bandwidths of `link` as the rows of a trace, by client and time.
 
-    Empty if the trace is not the chosen law.
+    Columns: `client`; `time_s`, seconds since the client's first measurement; `bytes_per_s`. Of several measurements of a client
+    at one time the first is kept. Without rows if the chosen law of the link is not "trace" for any class.
     """
     import pandas as pd
 

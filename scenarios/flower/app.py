@@ -77,7 +77,7 @@ class App:
             yield self._load("serverapp"), self._load("clientapp")
         finally:
             sys.dont_write_bytecode = before
-            for name in _modules_of(self.folder):
+            for name in _modules_in(self.folder):
                 del sys.modules[name]
             sys.modules.update(hidden)
 
@@ -112,16 +112,17 @@ def _top_modules(folder: Path) -> list[str]:
     return [name for name in names if name not in sys.stdlib_module_names]
 
 
-def _modules_of(folder: Path | None) -> list[str]:
-    """Return the modules in the process whose files are in `folder`."""
+def _modules_in(folder: Path | None) -> list[str]:
+    """Return the names of the imported modules whose files are in `folder`, or below it."""
     assert folder is not None
     # Compare strings, because Path is slow for thousands of modules.
-    modules, prefix = [], f"{folder}{os.sep}"
+    names, prefix = [], f"{folder}{os.sep}"
     for name, module in list(sys.modules.items()):
+        # A namespace package has folders (`__path__`) in place of a file.
         file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), None)
         if file and file.startswith(prefix):
-            modules.append(name)
-    return modules
+            names.append(name)
+    return names
 
 
 def app_folder(app: str) -> Path:

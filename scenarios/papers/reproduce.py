@@ -231,10 +231,10 @@ def _comparison_table(request: Request, sweep: Sweep, comparison: Comparison, na
     header, rows = comparison_cells(comparison, metrics)
     # Only the columns of the metrics, and not those of differences to the baseline.
     heads, cells = list(header[: len(metrics) + 1]), [list(row[: len(metrics) + 1]) for row in rows]
-    for target, slots in _slots_to_targets(reproduction, sweep, comparison).items():
+    for target, texts in _slots_to_targets(reproduction, sweep, comparison).items():
         heads.append(f"slots to {target * 100:g} %")
-        for line, slot in zip(cells, slots, strict=True):
-            line.append(slot)
+        for line, text in zip(cells, texts, strict=True):
+            line.append(text)
     published = reproduction.published
     for metric in reproduction.metrics:
         if not any(metric in values for values in published.values()):
@@ -247,23 +247,26 @@ def _comparison_table(request: Request, sweep: Sweep, comparison: Comparison, na
 
 
 def _slots_to_targets(reproduction: Reproduction, sweep: Sweep, comparison: Comparison) -> dict[float, list[str]]:
-    """Return for each target accuracy the slots that each variant takes to reach it, as text, in the order of the comparison.
+    """Return the numbers of slots in which variants reach target accuracies, as cells of a table.
 
-    Slots are the restricted mean of seconds, divided by the mean length of a slot. Empty unless slots are published.
+    Target -> a text for each variant, in the order of `comparison`; "not by N" if it is not reached in N slots. The number is
+    the restricted mean of the seconds to the target, divided by the mean length of a slot. Empty unless the paper gives slots.
     """
     from analysis import compare
     from analysis.documents.numbers import format_interval
 
-    slots = {}
-    for target in reproduction.targets if reproduction.slots_to_target else ():
+    if not reproduction.slots_to_target:
+        return {}
+    texts = {}
+    for target in reproduction.targets:
         compared = compare(sweep, target_accuracy=target, metrics=("target_s",), smoothing_s=comparison.smoothing_s)
-        mean_slot_s = compared.until.time_s / compared.until.rounds if compared.until.rounds else 1.0
-        scale = 1.0 / mean_slot_s
-        slots[target] = [
-            format_interval(row["target_s"], scale=scale) if row.reached["target_s"] else f"not by {compared.until.rounds}"
+        slots = compared.until.rounds
+        slots_per_s = 1.0 / (compared.until.time_s / slots if slots else 1.0)
+        texts[target] = [
+            format_interval(row["target_s"], scale=slots_per_s) if row.reached["target_s"] else f"not by {slots}"
             for row in compared.rows
         ]
-    return slots
+    return texts
 
 
 def _pictures(reproduction: Reproduction, sweep: Sweep, style: FigureSettings) -> list[Picture]:
@@ -281,5 +284,3 @@ def _seeds_text(seeds: Sequence[int]) -> str:
     """Return the seeds as text: as a range if none between is missing, otherwise one by one."""
     is_range = bool(seeds) and list(range(min(seeds), max(seeds) + 1)) == sorted(seeds)
     return f"{min(seeds)} to {max(seeds)}" if is_range and len(seeds) > 1 else ", ".join(map(str, seeds))
-
-

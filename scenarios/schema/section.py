@@ -103,20 +103,27 @@ def attribute_docs(cls: type) -> dict[str, str]:
 
 @cache
 def optional_keys(model: "type[Section]") -> frozenset[str]:
-    """Return the keys of a section for which NO_VALUE means None.
+    """Return the keys of a section for which NO_VALUE ("none") means None.
 
-    These are the keys that may be None, except where "none" is itself a value: a word of a Literal, or a user's name.
+    These are the keys whose default is None, except those for which "none" is a value of its own: a word of a Literal, or a name
+    that the user chooses (`Section.names`).
     """
     keys = []
     for name, field in model.model_fields.items():
-        options = _options(field.annotation) if field.default is None else []
+        if field.default is not None:
+            continue
+        options = _options(field.annotation)
         if type(None) in options and NO_VALUE not in options:
             keys.append(field.alias or name)
     return frozenset(keys) - model.names
 
 
 def _options(annotation: object) -> list[Any]:
-    """Return what an annotation allows: the types of a union, and the values of a Literal."""
+    """Return the alternatives of an annotation: the types of a union, and the values of a Literal.
+
+    >>> _options(Literal["a", "b"] | int | None)
+    ['a', 'b', <class 'int'>, <class 'NoneType'>]
+    """
     origin = get_origin(annotation)
     if origin is Annotated:
         return _options(get_args(annotation)[0])

@@ -44,16 +44,19 @@ class FedNova(FedNovaParameters, PlainUpdates):
     """
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
-        """Return the step (d,) of the model from `updates` (n, d); staleness factors are not used."""
+        """Return the step (d,) of the model (eq. 6): tau_eff times the mean of `updates` (n, d), each divided by its |a_k|_1.
+
+        Zero if no client took a local step. `starts` and the staleness `factors` are not used.
+        """
         local = arrivals.require_steps()
         has_steps = local.taken > 0
         if not has_steps.any():
             return torch.zeros_like(model)
-        shares = np.where(has_steps, arrivals.sizes, 0) / arrivals.sizes[has_steps].sum()
-        norms = np.where(has_steps, sum_weights(local), 1.0)
-        effective_steps = float(shares @ (local.taken if local.proximal else norms))
+        shares = np.where(has_steps, arrivals.sizes, 0) / arrivals.sizes[has_steps].sum()  # p_k
+        norms = np.where(has_steps, sum_weights(local), 1.0)  # |a_k|_1; the 1 stands for updates whose share is 0
+        effective_steps = float(shares @ (local.taken if local.proximal else norms))  # tau_eff
         step = sum_weighted(effective_steps * shares / norms, updates)
-        # Running statistics come after the parameters.
+        # The columns after the parameters are running statistics: average them, whatever the number of steps.
         width = arrivals.count_parameters(updates)
         step[width:] = sum_weighted(shares, updates[:, width:])
         return step

@@ -67,11 +67,15 @@ class RandomK:
         return whole_bytes(NUMBER * kept + positions)
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
-        """Return `rows` (n, d) with 0 in place of the numbers that are not sent."""
+        """Return `rows` (n, d) with k random numbers of each row kept, times d/k if `scaled`, and all others set to 0.
+
+        `generators(i)`: random numbers of row i.
+        """
         numbers = rows.shape[1]
         kept = count_kept(self._share, numbers)
-        chosen = np.zeros(rows.shape, np.bool_)
-        for row, columns in enumerate(chosen):
-            columns[generators(row).choice(numbers, kept, replace=False, shuffle=False)] = True
-        sent = rows.masked_fill(rows.new_tensor(~chosen).bool(), 0.0)
+        is_sent = np.zeros(rows.shape, np.bool_)
+        for row in range(len(rows)):
+            places = generators(row).choice(numbers, kept, replace=False, shuffle=False)
+            is_sent[row, places] = True
+        sent = rows.masked_fill(rows.new_tensor(~is_sent).bool(), 0.0)
         return sent * (numbers / kept) if self._scaled else sent

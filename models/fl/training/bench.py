@@ -37,7 +37,10 @@ class Bench:
         return replace(report, notes=tuple(self._trainer.notes[notes_before:]), seconds=time.perf_counter() - began)
 
     def _train(self, stack: Stack, vectors: Vectors) -> Report:
-        """Train a stack by the steps of the optimizer; `vectors` is overwritten with the results."""
+        """Train a stack by steps of the scenario's optimizer, and overwrite the rows and moments of `vectors` with the results.
+
+        The report has the steps of the optimizers and the losses, if the stack asks for them.
+        """
         device = self._trainer.device
         states = None
         if stack.taken is not None:
@@ -59,14 +62,19 @@ class Bench:
         return report if first is None else replace(report, mean=first.mean, rms=first.rms)
 
     def _train_own(self, training: OwnTraining | None, stack: Stack, own: OwnPart, vectors: Vectors) -> Report:
-        """Train a stack by the user's own trainer; `vectors` is overwritten with the results."""
+        """Train a stack by the user's own trainer `training`, and overwrite `vectors.rows` with the trained rows.
+
+        `own`: the part of `stack` that such a trainer needs. The report has the other results of each client: losses, counts
+        and state.
+        """
         assert training is not None
-        rows = vectors.rows.to(self._trainer.device)
-        results = training.results(rows, own.shards, stack.batches, own.addresses, own.states)
+        starts = vectors.rows.to(self._trainer.device)
+        results = training.results(starts, own.shards, stack.batches, own.addresses, own.states)
         for row, result in zip(vectors.rows, results, strict=True):
             row.copy_(result.row)
-        nothing = torch.zeros(0)
-        return Report(results=tuple(replace(result, row=nothing, losses=result.losses.cpu()) for result in results))
+        # The rows are in `vectors` now: leave them out of the report, which may be sent between processes.
+        no_row = torch.zeros(0)
+        return Report(results=tuple(replace(result, row=no_row, losses=result.losses.cpu()) for result in results))
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class LocalSteps:
     shift: Tensor | None
 
     def select(self, rows: list[int]) -> LocalSteps:
-        """Return the steps of the clients at `rows`, as copies: their results count once `keep` is called."""
+        """Return the steps of the clients at `rows`, with copies of states and losses: these count once `keep` commits them."""
         states = self.states
         return LocalSteps(
             [self.batches[k] for k in rows],
@@ -43,11 +43,16 @@ class LocalSteps:
         """Number of steps (n,) that each client's optimizer has taken before."""
         return np.zeros(len(self.batches), np.int64) if self.states is None else self.states.steps
 
-    def keep(self, rows: list[int], some: LocalSteps, moments: list[Tensor]) -> None:
-        """Commit the steps `some` of the clients at `rows`, with the final `moments` of their optimizers."""
+    def keep(self, rows: list[int], trained: LocalSteps, moments: list[Tensor]) -> None:
+        """Commit the training of the clients at `rows`: numbers of steps, moments of the optimizers, and losses.
+
+        `trained`: their steps, as `select(rows)` returned them, with the losses of the training. `moments`: final moments of
+        their optimizers, each (len(rows), parameters).
+        """
         if self.states is not None:
-            self.states.keep(rows, moments, some.taken + np.array([len(batch) for batch in some.batches], np.int64))
-        if self.tally is not None and some.tally is not None:
-            self.tally.merge(some.tally)
-        if self.first is not None and some.first is not None:
-            self.first.merge(rows, some.first)
+            steps = np.array([len(batch) for batch in trained.batches], np.int64)
+            self.states.keep(rows, moments, trained.taken + steps)
+        if self.tally is not None and trained.tally is not None:
+            self.tally.merge(trained.tally)
+        if self.first is not None and trained.first is not None:
+            self.first.merge(rows, trained.first)

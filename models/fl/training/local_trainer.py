@@ -123,9 +123,10 @@ class LocalTrainer:
         return bool(self.buffers or self.layout.normalisers)
 
     def own_training(self, trainer: Trainer, key: str) -> OwnTraining:
-        """Return training of the same network on the same data by the user's `trainer`.
+        """Return the training of this network on these data by a user's `trainer`, and mark this trainer as not vectorised.
 
-        `key`: option that holds it, for messages.
+        `key`: option of the scenario that named the user's trainer, "local_training" or "trainer". It decides the text of
+        `reason`.
         """
         words = {"local_training": "local training is a function of your own", "trainer": "the trainer is your own"}
         self.reason, self.vectorised = words[key], False

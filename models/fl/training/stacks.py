@@ -7,7 +7,7 @@ and its vectors only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -139,17 +139,17 @@ def split(rows: Sequence[Sequence[int]], stack: Stack) -> list[Stack]:
     """Return a part of `stack` for each entry of `rows`: the clients at these places of `stack`."""
 
     def part(places: Sequence[int]) -> Stack:
-        return Stack(
-            [stack.clients[place] for place in places],
-            [stack.rounds[place] for place in places],
-            [stack.batches[place] for place in places],
-            [stack.seeds[place] for place in places] if stack.seeds else [],
-            None if stack.moves is None else [stack.moves[place] for place in places],
-            None if stack.taken is None else stack.taken[list(places)],
-            stack.counts_losses,
-            None if stack.passes is None else stack.passes[list(places)],
-            stack.measure,
-            None if stack.own is None else stack.own.take(places),
+        """Return the stack of the clients at `places`; fields that are no lists of clients stay as they are."""
+        return replace(
+            stack,
+            clients=[stack.clients[place] for place in places],
+            rounds=[stack.rounds[place] for place in places],
+            batches=[stack.batches[place] for place in places],
+            seeds=[stack.seeds[place] for place in places] if stack.seeds else [],
+            moves=None if stack.moves is None else [stack.moves[place] for place in places],
+            taken=None if stack.taken is None else stack.taken[list(places)],
+            passes=None if stack.passes is None else stack.passes[list(places)],
+            own=None if stack.own is None else stack.own.take(places),
         )
 
     return [part(places) for places in rows]

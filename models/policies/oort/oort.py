@@ -123,9 +123,12 @@ class Oort(NoProbes, StateFields):
         return remaining
 
     def scores(self, clients: BoolArray, round: int) -> FloatArray:
-        """Return the scores (n,) in `round` of the seen clients marked in `clients` (K,), in ascending order of clients."""
-        utility = self.utility[clients]
-        score = clip_and_scale(utility, self._with.number("clip"), scale=self._with.norm)
+        """Return the scores (n,) in `round` of the clients that are True in `clients` (K,), in ascending order of clients.
+
+        All of them must have been seen. The score is norm(min(U_k, c)) + sqrt(0.1 ln t / L_k), with t the round, times
+        (T / D_k)^alpha for slow clients. Parameters switch norm, the second term and the factor off.
+        """
+        score = clip_and_scale(self.utility[clients], self._with.number("clip"), scale=self._with.norm)
         if self._with.temporal:
             score = score + np.sqrt(0.1 * math.log(round) / self.last_round[clients])
         return self._penalise_slow(score, self._duration_s[clients])
@@ -205,5 +208,3 @@ def clip_and_scale(utility: FloatArray, clip: float, *, scale: bool) -> FloatArr
     least, greatest = 0.999 * float(utility.min()), float(utility.max())
     scaled: FloatArray = (clipped - least) / max(greatest - least, 1e-4)
     return scaled
-
-

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_right
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -26,23 +27,27 @@ def check_ties(name: str, ties: str) -> None:
 
 
 def unrank_subset(rank: int, size: int, clients: int) -> Arm:
-    """Return the subset at place `rank` in the colexicographic order of all `size`-subsets of range(`clients`); ascending.
+    """Return the subset with the number `rank` among all subsets of `size` of the clients 0 to `clients` - 1; ascending.
 
-    In this order the subset c_1 < c_2 < .. < c_size stands at place C(c_1, 1) + C(c_2, 2) + .. + C(c_size, size).
+    Subsets are numbered from 0 in colexicographic order: c_1 < c_2 < .. < c_size has the number
+    C(c_1, 1) + C(c_2, 2) + .. + C(c_size, size).
+
+    >>> [unrank_subset(rank, 2, 3) for rank in range(3)]
+    [(0, 1), (0, 2), (1, 2)]
     """
-    chosen: list[int] = []
-
-    def count_below(client: int) -> int:
-        """Return the number of subsets, with as many members as are still missing, of the clients below `client`."""
-        return math.comb(client, size - len(chosen))
-
+    members: list[int] = []
+    # Find the largest member first: c_k is the largest c with C(c, k) <= what is left of the rank.
     for k in range(size, 0, -1):
-        # c_k is the largest c with C(c, k) <= rank.
-        client = bisect_right(range(clients), rank, key=count_below) - 1
-        chosen.append(client)
+        client = bisect_right(range(clients), rank, key=partial(_choose, k=k)) - 1
+        members.append(client)
         rank -= math.comb(client, k)
         clients = client
-    return tuple(reversed(chosen))
+    return tuple(reversed(members))
+
+
+def _choose(n: int, k: int) -> int:
+    """Return C(n, k), the number of subsets of k out of n; `math.comb` takes no keywords."""
+    return math.comb(n, k)
 
 
 class Shuffle:

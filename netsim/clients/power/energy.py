@@ -390,6 +390,7 @@ class Energy:
         return state
 
     def load_state_dict(self, state: State) -> None:
+        """Restore both accounts, charges, and presence at chargers, as `state_dict` returned them."""
         self.integral.load_state_dict(state["integral"])
         self.besides.load_state_dict(state["besides"])
         self.spent.load_state_dict(state["spent"])

@@ -180,11 +180,13 @@ class Columns:
         return [UpdateRow._make(row) for row in zip(*(plain(column) for column in columns), strict=True)]
 
     def cut_at(self, now_s: float) -> Columns:
-        """Return a copy of the attempts as they stand at `now_s`: later times become NaN, bytes not sent yet 0."""
+        """Return a copy of the attempts as they stand at `now_s`: times after it become NaN, bytes of uploads not begun yet 0.
+
+        Outcomes and other counts are copied unchanged.
+        """
         times, counts = self.times.copy(), self.counts.copy()
-        # A view of `times`: the next line changes `times`.
-        steps = times[DOWN_END : END + 1]
-        steps[steps > now_s] = np.nan
+        known_later = times[DOWN_END : END + 1]  # a view, so that the next line changes `times`
+        known_later[known_later > now_s] = np.nan
         counts[UP, np.isnan(times[UP_START])] = 0
         return self._derive(times, counts)
 

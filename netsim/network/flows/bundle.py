@@ -331,13 +331,18 @@ class Bundle:
         return _NEVER
 
     def end_s(self, flow_class: FlowClass, number: int) -> float:
-        """Return when the flow `number` of `flow_class` ends at the present rates; inf if it does not."""
-        end = next(end for end, flow, _ in flow_class.queue if flow == number)
+        """Return the time in seconds at which the flow `number` of `flow_class` ends if no rate changes; inf if it does not.
+
+        The flow must be in the class's queue. The result is that of `next_end_s` for the first flow of the class.
+        """
+        # A flow ends once the class has served this many bytes.
+        served_at_end = next(served for served, flow, _ in flow_class.queue if flow == number)
+        # Count from the last time at which the bytes served were brought up to date.
         rate, since_s = (self.rate, self._since_s) if flow_class.free else (flow_class.limit, flow_class.mark)
-        left = end - self.served_bytes(flow_class, since_s)
-        if left <= _ROUNDING * end:
+        left_bytes = served_at_end - self.served_bytes(flow_class, since_s)
+        if left_bytes <= _ROUNDING * served_at_end:
             return since_s
-        return since_s + left / rate if rate > 0.0 else _NEVER
+        return since_s + left_bytes / rate if rate > 0.0 else _NEVER
 
     def pop_end(self, at_s: float) -> tuple[FlowClass, Any] | None:
         """Remove the next flow that has ended by `at_s`; return (its class, its key), or None.

@@ -161,7 +161,12 @@ class Sharing:
     # Changes.
 
     def add(self, path: Path, bound: float, size: float, number: int, key: object, now_s: float) -> PathClass:
-        """Begin a flow of `size` bytes, at most `bound` bytes/s; return its class."""
+        """Begin a flow of `size` bytes on `path`, at most `bound` bytes/s, at `now_s`; return its class.
+
+        The rates change by the next `solve`. `number` orders ends at one time; `key` is the caller's name of the flow, which its
+        end returns.
+        """
+        # Flows on one path with one bound always have the same rate, so they share a class.
         flow_class = self.classes.get((path, bound))
         if flow_class is None:
             flow_class = self.classes[path, bound] = PathClass(path, bound, self._numbers)
@@ -278,7 +283,7 @@ class Sharing:
     # Rates.
 
     def solve(self, now_s: float) -> list[PathBundle]:
-        """Set the rates from `now_s` on; return the bundles whose rates or members changed.
+        """Compute the rates from `now_s` on, and return the bundles whose rates or members changed.
 
         Only links that bound rates before are considered at first. Other links are added if the rates exceed their capacity.
         This is exact: rates that are max-min fair on some links and feasible on all links are max-min fair on all.

@@ -146,20 +146,21 @@ class Transport:
         return self.in_flight + len(self.paused)
 
     def is_futile(self, *, anywhere: bool) -> bool:
-        """Return True if no message can arrive any more, because links or cables are down or jammed for ever.
+        """Return True if no message can arrive any more, because all links that matter are down or jammed for ever.
 
-        `anywhere`: further messages may be sent over any link; otherwise only the waiting ones remain.
+        `anywhere`: True if further messages may be sent, over any link. False if only the messages in flight and those to be
+        sent again remain; then only their links matter.
         """
         if any(message.next_s <= self.clock.now for message in self.under_way()):
-            # An outage or a jammer that begins at this instant does not destroy what ends at it.
+            # A message that ends now still arrives, even if an outage or a jammer begins now.
             return False
         waiting = (*self.under_way(), *self.paused.values())
         edges = range(self.graph.edges) if anywhere else sorted({message.edge for message in waiting})
-        lost = self.cuts.down_for_ever(self.clock.now)
+        dead_links = self.cuts.down_for_ever(self.clock.now)
         if self.jammers is not None:
-            lost |= self.jammers.jammed_for_ever()
+            dead_links |= self.jammers.jammed_for_ever()
         return all(
-            self._link[edge] in lost or self.carrier.is_cut_off(self.sources[edge], self.targets[edge]) for edge in edges
+            self._link[edge] in dead_links or self.carrier.is_cut_off(self.sources[edge], self.targets[edge]) for edge in edges
         )
 
     def under_way(self) -> Iterator[Message]:
