@@ -27,8 +27,11 @@ class ScriptedEdges:
         self._server, self.absences, self._coordinator = server, absences, coordinator
         self.names = [edge.name for edge in server.edges]
 
-    def some(self, edges: SomeEdges) -> IntArray | None:
-        """Return the numbers of edges; None: all. Raises UserError for a name that no edge has."""
+    def numbers_of(self, edges: SomeEdges) -> IntArray | None:
+        """Return the numbers (n,) of the edges with these names; None, for all, if `edges` is None.
+
+        Raises UserError for no name, a name twice, and a name that no edge has.
+        """
         if edges is None:
             return None
         names = [edges] if isinstance(edges, str) else plain(edges)

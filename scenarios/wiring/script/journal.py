@@ -19,13 +19,16 @@ class DivergedError(UserError):
 class Journal:
     """List of entries. Each is a list of plain data that begins with its kind: "act", "refused", "read", "wait" or "woken".
 
-    A replay brings a new generator up to a checkpoint. It compares the script's acts with the entries, and adds none.
+    "refused" follows an act that raised an error; "woken" follows a wait that has ended. A replay brings a new generator up to a
+    checkpoint: it compares what the script does with the entries, and adds none.
     """
 
     def __init__(self) -> None:
         self.entries: list[list[object]] = []
         self._next: int | None = None
+        """Index of the next entry of a replay; None outside of a replay."""
         self._diverged: DivergedError | None = None
+        """Error about the first entry that differs, if one did."""
 
     @property
     def replaying(self) -> bool:
@@ -38,7 +41,7 @@ class Journal:
         self._next = 0
 
     def note(self, *entry: object) -> bool:
-        """Note an act. Return True if it is new, False if it repeats a noted one; raises DivergedError."""
+        """Add an entry and return True; in a replay compare it with the noted one and return False, or raise DivergedError."""
         if self._next is None:
             self.entries.append(list(entry))
             return True
@@ -46,7 +49,10 @@ class Journal:
         return False
 
     def act(self, entry: list[object], do: Callable[[], None]) -> bool:
-        """Note an act and call `do` if it is new; return True if it is. Raises UserError if the act is, or was, refused."""
+        """Note an act, and call `do` unless this is a replay, which does not repeat it; return True if `do` was called.
+
+        Raises UserError if `do` refuses the act by a UserError or a ParameterError, or did so before the replay.
+        """
         if not self.note("act", *entry):
             assert self._next is not None
             if self._next < len(self.entries) and self.entries[self._next][0] == "refused":
@@ -70,22 +76,25 @@ class Journal:
         self._compare(["read", name], 2)
         return self.entries[index][2]
 
-    def woken(self) -> list[Any] | None:
-        """Return the next entry "woken" of a replay, or None if the script still waits at the checkpoint."""
+    def next_woken(self) -> list[Any] | None:
+        """Return the next entry of a replay, which must be of kind "woken"; None, and end the replay, after the last entry.
+
+        After the last entry the script still waits, as it did at the checkpoint.
+        """
         assert self._next is not None
         if self._next == len(self.entries):
             self._next = None
             return None
         entry = self.entries[self._next]
         if entry[0] != "woken":
-            self._refuse(f"it waits, where it did {_entry_text(entry)}")
+            self._raise_diverged(f"it waits, where it did {_entry_text(entry)}")
         self._next += 1
         return entry
 
     def finish(self) -> None:
         """Note the end of the script; raises DivergedError if the journal has further entries."""
         if self._next is not None and self._next < len(self.entries):
-            self._refuse(f"it is over, where it did {_entry_text(self.entries[self._next])}")
+            self._raise_diverged(f"it is over, where it did {_entry_text(self.entries[self._next])}")
         self._next = None
 
     def raise_if_diverged(self) -> None:
@@ -94,16 +103,16 @@ class Journal:
             raise self._diverged
 
     def _compare(self, entry: list[object], length: int | None = None) -> None:
-        """Compare `entry` with the next one of the replay, up to `length` items; raises DivergedError."""
+        """Compare `entry` with the first `length` items (None: all) of the next entry of the replay; raises DivergedError."""
         assert self._next is not None
         if self._next == len(self.entries):
-            self._refuse(f"it does {_entry_text(entry)} where it did no more")
+            self._raise_diverged(f"it does {_entry_text(entry)} where it did no more")
         earlier = self.entries[self._next]
         if earlier[:length] != entry:
-            self._refuse(f"it does {_entry_text(entry)}, where it did {_entry_text(earlier)}")
+            self._raise_diverged(f"it does {_entry_text(entry)}, where it did {_entry_text(earlier)}")
         self._next += 1
 
-    def _refuse(self, problem: str) -> None:
+    def _raise_diverged(self, problem: str) -> None:
         """Raise a DivergedError, and keep it for `raise_if_diverged`."""
         self._diverged = DivergedError(problem)
         raise self._diverged

@@ -183,8 +183,8 @@ class Observed:
         return UntilEnded(
             outcome=outcome,
             cause=cause,
-            clients=to_list(self._some(clients, "clients")),
-            channels=to_list(self._some(channels, "channels")),
+            clients=to_list(self._numbers_of(clients, "clients")),
+            channels=to_list(self._numbers_of(channels, "channels")),
             count=integer("count", count, 1),
         )
 
@@ -203,21 +203,26 @@ class Observed:
             raise UserError(f"until_change_declared: nothing here declares such a change; {remedy}")
         if channels is not None:
             self._channels()
-        return UntilDeclared(channels=to_list(self._some(channels, "channels")), clients=to_list(self._some(clients, "clients")))
+        return UntilDeclared(
+            channels=to_list(self._numbers_of(channels, "channels")), clients=to_list(self._numbers_of(clients, "clients"))
+        )
 
-    def _some(self, some: Any, entities: str) -> IntArray | None:
-        """Return the numbers in `some`, which names `entities`: clients, channels or edges; None: all. Raises UserError."""
-        if some is None:
+    def _numbers_of(self, named: Any, entities: str) -> IntArray | None:
+        """Return the numbers (n,) of the entities that a script has named; None, for all, if `named` is None.
+
+        `entities`: "clients", "channels" or "edges". Raises UserError for a name or a number that none of them has.
+        """
+        if named is None:
             return None
         if entities == "edges":
-            return self._edges().some(some)
-        if isinstance(some, str) and entities == "clients":
-            return self._population.group(some, entities)
+            return self._edges().numbers_of(named)
+        if isinstance(named, str) and entities == "clients":
+            return self._population.group(named, entities)
         count = self._population.count if entities == "clients" else self.channel_count
-        value: Any = plain(some)
+        value: Any = plain(named)
         numbers = value if isinstance(value, list | tuple | range) else [value]
         valid = all(isinstance(number, int) and not isinstance(number, bool) and 0 <= number < count for number in numbers)
         if not numbers or not valid or len(set(numbers)) < len(numbers):
             name = " or the name of a group" if entities == "clients" else ""
-            raise UserError(f"{entities} = {some!r}: must be a number from 0 to {count - 1}, some of them, each once,{name}")
+            raise UserError(f"{entities} = {named!r}: must be a number from 0 to {count - 1}, some of them, each once,{name}")
         return np.array(numbers, np.int64)

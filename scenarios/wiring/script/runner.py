@@ -61,7 +61,7 @@ class ScriptRunner:
 
     @property
     def due_s(self) -> float:
-        """Return the time of the script's next act, if known; inf: it depends on events."""
+        """Time of the script's next act in seconds; inf if it depends on events, or the script has ended."""
         wait = self._wait
         if wait is None:
             return _FOREVER
@@ -110,9 +110,16 @@ class ScriptRunner:
         # Skip events that cannot wake the script: every attempt of a run calls this.
         if self._wait is None or not (self._wait.watches_ends or self._pending):
             return
-        latency_s = update.outcome_s - update.selected_s
-        details = (update.outcome, update.cause, update.channel, latency_s)
-        self._add_pending(Ended(update.outcome_s, update.round, update.client, *details))
+        end = Ended(
+            time_s=update.outcome_s,
+            round=update.round,
+            client=update.client,
+            outcome=update.outcome,
+            cause=update.cause,
+            channel=update.channel,
+            latency_s=update.outcome_s - update.selected_s,
+        )
+        self._add_pending(end)
 
     def _add_pending(self, event: Event) -> None:
         """Keep an event until the present one is complete; then give it to the script in the same instant."""
@@ -151,7 +158,10 @@ class ScriptRunner:
         self._generator = self._call_user(self._function)
 
     def _advance(self, value: object) -> None:
-        """Run the script from its present yield, which returns `value`, up to the next wait that is not over at its start."""
+        """Run the script up to its next wait whose event is still to come; its present yield returns `value`.
+
+        A wait for an event of the past ends at once. Raises UserError after too many of these in succession.
+        """
         for _ in range(_MOST_WAITS_AT_ONCE):
             wait = self._next_wait(value)
             if wait is None:
@@ -244,7 +254,7 @@ class ScriptRunner:
         self._start_generator()
         value: Any = None
         while (wait := self._next_wait(value)) is not None:
-            entry = self.journal.woken()
+            entry = self.journal.next_woken()
             if entry is None:
                 self._wait_for(wait)
                 return

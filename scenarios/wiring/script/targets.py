@@ -141,10 +141,10 @@ class _Law(ABC, Generic[SegmentT, LawT]):
         self._built = {}
 
     def add(self, overlay: Overlay, round: int, time_s: float) -> None:
-        """Apply `overlay` from now on. The law is built first, so that wrong values are refused before anything changes."""
+        """Apply `overlay` from now on; raises UserError, and then changes nothing."""
         segment, _, _ = self._segment(round, time_s)
         overlays = (*self._versions[-1], overlay)
-        # Build the law before it is used, so that wrong values are refused now.
+        # Build the law at once, so that wrong values are refused before anything changes.
         self._build_law(segment, overlays)
         self._set_overlays(time_s, overlays)
 

@@ -17,7 +17,7 @@ _FOREVER = math.inf
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An attempt of a client has ended."""
+    """End of an attempt of a client."""
 
     time_s: float
     round: int
@@ -35,20 +35,20 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Changes were declared, as a round closed."""
+    """Changes that detectors declared as a round closed."""
 
     time_s: float
     round: int
-    """The round after which they were declared."""
+    """The round at whose close they were declared."""
     channels: tuple[int, ...]
-    """The sub-channels on which the scheduler saw them, ascending."""
+    """The sub-channels on which the scheduler saw changes, ascending."""
     clients: tuple[int, ...]
     """Clients in whose latencies the policy saw changes, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A round, or a slot, is about to open."""
+    """Event just before a round, or a slot, opens."""
 
     time_s: float
     number: int
@@ -57,7 +57,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A time is reached."""
+    """Event at a time for which a script waits."""
 
     time_s: float
 
@@ -279,7 +279,7 @@ class AnyOf(Wait):
         return self.value is not None
 
     def take(self, event: Event) -> bool:
-        """Return True if `event` ends one of the waits. Every wait sees it, so that counting waits go on counting."""
+        """Return True if `event` ends one of the waits. The first of these is the value."""
         # Pass the event to each wait, so that counting waits go on counting.
         ended = [wait for wait in self.waits if wait.take(event)]
         self.value = ended[0] if ended else None

@@ -73,21 +73,20 @@ class World(Observed):
         """
         if edges is not None:
             return self._take_edges_away(edges)
-        some = self._clients_or_all(clients)
-        number = self._do(
-            "take_away", "clients", label(clients, some), ["take_away", some.tolist()], lambda: self._remove_clients(some)
-        )
+        chosen = self._clients_or_all(clients)
+        entities, entry = label(clients, chosen), ["take_away", chosen.tolist()]
+        number = self._do("take_away", "clients", entities, entry, lambda: self._remove_clients(chosen))
 
         def undo() -> None:
             entry = ["bring_back", number]
-            self._do("bring_back", "clients", label(clients, some), entry, lambda: self._return_clients(some), of=number)
+            self._do("bring_back", "clients", entities, entry, lambda: self._return_clients(chosen), of=number)
 
         return Absence(undo)
 
     def _take_edges_away(self, edges: SomeEdges) -> Absence:
         """Take edges away; the returned act brings them back."""
         tiers = self._edges()
-        chosen, entities = tiers.some(edges), json.dumps([edges] if isinstance(edges, str) else plain(edges))
+        chosen, entities = tiers.numbers_of(edges), json.dumps([edges] if isinstance(edges, str) else plain(edges))
         assert chosen is not None
         entry = ["take_away", "edges", chosen.tolist()]
         number = self._do("take_away", "edges", entities, entry, lambda: tiers.take_away(chosen))
@@ -157,8 +156,8 @@ class World(Observed):
         return self._jammers
 
     def _remove_clients(self, clients: IntArray) -> None:
-        """Take clients (n,) away. Everything up to now is counted before they leave."""
-        # Count everything up to now before clients leave.
+        """Take clients (n,) away."""
+        # Count energy and presence up to now before clients leave.
         self._pool.advance()
         self._targets.absent.take(clients)
         self._pool.leave(clients)
@@ -182,9 +181,11 @@ class World(Observed):
         values: tuple[str | None, str | None] = (None, None),
         of: int | None = None,
     ) -> int:
-        """Do an act without parameters, note `entry` in the journal and a row in the table; return the number of the act.
+        """Do an act that changes no parameter of a law; return the number of the act, 0 once the run is over.
 
-        `values`: those before and after, for the row. `of`: number of the act that this one takes back.
+        `do` does the act; a replay leaves it out, because its effect is part of the checkpoint. `entry`: entry of the journal.
+        The other arguments are for the row of the table: name of the act, its `target`, the `entities` in it, `values` before
+        and after, and `of`, the number of the act that this one takes back.
         """
         if self._runner.over:
             return 0
@@ -195,22 +196,26 @@ class World(Observed):
         return self._acts
 
     def _change(self, target: str, keywords: Mapping[str, Any], parameters: Keywords, *, scale: bool) -> Change:
-        """Check the arguments of a change, and apply it."""
+        """Check a change of the law `target`, and apply it; raises UserError.
+
+        `keywords`: the clients, channels and edges that the script named, each None if it did not; only those that the law has
+        may be named. `parameters`: new values, or factors with `scale`.
+        """
         law = self._targets.find(target)
         if not parameters:
             raise UserError(f"{target}: changes nothing; name a parameter and its value")
-        wrong = [name for name, some in keywords.items() if some is not None and name != law.entity]
+        wrong = [name for name, named in keywords.items() if named is not None and name != law.entity]
         if wrong:
             remedy = f"its parameters may differ between {law.entity}" if law.entity else "its parameters are of no client"
             raise UserError(f"{wrong[0]}: {target} has none; {remedy}")
-        some = keywords[law.entity] if law.entity else None
-        entities = self._some(some, law.entity or "clients")
+        named = keywords[law.entity] if law.entity else None
+        entities = self._numbers_of(named, law.entity or "clients")
         values = {name: read(value, f"{target}.{name}") for name, value in parameters.items()}
         overlay = Overlay(parameters=values, entities=entities, scale=scale, description=self._runner.locate_act())
         action = "scale" if scale else "change"
         entry: list[object] = [action, target, to_list(entities), {name: plain(value) for name, value in parameters.items()}]
-        number = self._change_law(action, target, label(some, entities), overlay, entry, add=True)
-        return Change(lambda: self._restore(target, label(some, entities), overlay, number))
+        number = self._change_law(action, target, label(named, entities), overlay, entry, add=True)
+        return Change(lambda: self._restore(target, label(named, entities), overlay, number))
 
     def _restore(self, target: str, entities: str | None, overlay: Overlay, number: int) -> None:
         """Take back act `number`, which laid `overlay` over the law `target`."""
@@ -227,9 +232,10 @@ class World(Observed):
         add: bool,
         of: int | None = None,
     ) -> int:
-        """Add an overlay to a law, or remove it; return the number of the act.
+        """Add an overlay to the law at `key`, or remove it; return the number of the act, 0 once the run is over.
 
-        A replay does this, too, because checkpoints do not hold laws.
+        A replay does this, too, because checkpoints do not hold laws. `entry`: entry of the journal. `action`, `entities` and
+        `of` (the act that this one takes back) are for the rows of the table, one for each parameter.
         """
         if self._runner.over:
             return 0
@@ -264,5 +270,5 @@ class World(Observed):
 
     def _clients_or_all(self, clients: Some) -> IntArray:
         """Return the clients (n,) that `clients` names; None: all."""
-        some = self._some(clients, "clients")
-        return np.arange(self._population.count) if some is None else some
+        chosen = self._numbers_of(clients, "clients")
+        return np.arange(self._population.count) if chosen is None else chosen

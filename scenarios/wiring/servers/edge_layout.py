@@ -66,21 +66,17 @@ class Layout:
 
 
 def lay_out(section: Edges, population: Population, routes: Routes | None) -> Layout:
-    """Return the tree; `routes`: of `[network]`, if there is one. Raises UserError."""
-    layout, numbers = Layout(), dict[str, int]()
+    """Return the tree of a scenario's edges and clients. `routes`: those of `[network]`; None without it.
+
+    Raises UserError if two edges have one name, a client or an edge has no edge above it or two, or an edge has no members.
+    """
     order = _top_down(section)
-    for i in order:
-        for name in _edge_names(section, i, population):
-            if name in numbers:
-                raise UserError(f"edges.tiers.{i}: edge {name!r} has the name of another edge; give it a name of its own")
-            numbers[name] = len(layout.names)
-            layout.names.append(name)
-            layout.tiers.append(i)
-    layout.above = [-1] * len(layout.names)
+    layout = _list_edges(section, order, population)
     edge_of_client: dict[int, int] = {}
     for i in order:
         tier, edges = section.tiers[i], [edge for edge, tier_number in enumerate(layout.tiers) if tier_number == i]
         below = [edge for edge, tier_number in enumerate(layout.tiers) if section.tiers[tier_number].above == tier.name]
+        # The members of a tier are the edges of the tiers below, or else the clients.
         members = [layout.names[edge] for edge in below] if below else [str(client) for client in range(population.count)]
         if tier.nearest is None:
             edge_of_member = _assign(tier, i, members, layout.names, edges, population)
@@ -98,6 +94,26 @@ def lay_out(section: Edges, population: Population, routes: Routes | None) -> La
                 edge_of_client[member] = parent
     _require_all(section, layout, edge_of_client, population)
     layout.coordinator = [edge_of_client[client] for client in range(population.count)]
+    _refuse_empty(section, layout)
+    return layout
+
+
+def _list_edges(section: Edges, order: Sequence[int], population: Population) -> Layout:
+    """Return a layout with the edges of all tiers, tiers in `order`, and nothing above any edge; raises UserError."""
+    layout, known = Layout(), set[str]()
+    for i in order:
+        for name in _edge_names(section, i, population):
+            if name in known:
+                raise UserError(f"edges.tiers.{i}: edge {name!r} has the name of another edge; give it a name of its own")
+            known.add(name)
+            layout.names.append(name)
+            layout.tiers.append(i)
+    layout.above = [-1] * len(layout.names)
+    return layout
+
+
+def _refuse_empty(section: Edges, layout: Layout) -> None:
+    """Raise UserError for an edge without members."""
     for edge, name in enumerate(layout.names):
         if not len(layout.members(edge)):
             i = layout.tiers[edge]
@@ -108,7 +124,6 @@ def lay_out(section: Edges, population: Population, routes: Routes | None) -> La
             if nearest is not None:
                 problem = f"nobody is nearest to edge {name!r} at {layout.nodes(section)[edge]!r}; leave its node out of nodes"
             raise UserError(f"{key}: {problem}")
-    return layout
 
 
 def _require_all(section: Edges, layout: Layout, edge_of_client: Mapping[int, int], population: Population) -> None:

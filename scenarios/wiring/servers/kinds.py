@@ -115,6 +115,7 @@ def compose_safa(world: World, section: Safa) -> Server:
     sample = world.training.sample
 
     def speed_s(number: int) -> FloatArray:
+        """Return the mean seconds (K,) that each client takes for a sample in round `number`."""
         assert sample is not None
         law: DelayLaw = sample.at(number, world.clock.now)[0]
         return law.mean_s(clients)
@@ -155,7 +156,7 @@ def compose_asynchronous(world: World, section: Asynchronous) -> Server:
 
 
 def compose_fl_fa(world: World, section: FlFa) -> Server:
-    """Return the server of kind "fl-fa"."""
+    """Return the server of kind "fl-fa" (FL&FA)."""
     from scenarios.wiring.servers import slotted
 
     return slotted.fl_fa(world, section)
@@ -229,7 +230,7 @@ def compose(world: World) -> Server:
 
 
 def compose_one(world: World) -> Server:
-    """Return the server of one coordinator; raises UserError."""
+    """Return the server of one coordinator, the run's or an edge's, by the table `world.rule`; raises UserError."""
     section = world.rule
     return COMPOSERS[section.kind](world, section) if section.kind in COMPOSERS else _own_server(world, section)
 

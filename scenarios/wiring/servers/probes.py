@@ -85,13 +85,13 @@ def _update_links(world: World, pool: ClientPool, streams: Streams) -> Medium:
 def _answer_links(
     world: World, pool: ClientPool, streams: Streams, section: Probe, evaluated: IntArray | None, *, losses: bool
 ) -> Medium:
-    """Return the links of probes with small answers.
+    """Return the links of probes whose answer has `section.answer_bytes`.
 
-    `losses`: clients get the model, evaluate it and report a loss. Otherwise they answer a small request at once.
+    `losses`: True if clients get the model, evaluate it on `evaluated` (K,) samples (None: unknown) and report a loss. Otherwise
+    they answer a request of the same size at once.
     """
     scenario, training = world.scenario, world.training
     answer = section.answer_bytes + int(np.ceil(scenario.payload.header_bytes))
-
     if not losses:
         return pool.medium.probe_links(
             download=world.delays["download"],
@@ -105,7 +105,7 @@ def _answer_links(
     return pool.medium.probe_links(
         download=world.delays["download"],
         compute=_overhead(world, section, evaluated),
-        sample=None if training.sample is None else _share(training.sample, section.forward_share, world.context),
+        sample=None if training.sample is None else _scaled(training.sample, section.forward_share, world.context),
         upload=world.delays["upload"],
         streams=streams,
         answer_bytes=answer,
@@ -131,8 +131,8 @@ def _evaluated_samples(world: World, section: Probe) -> IntArray | None:
     return data_sizes
 
 
-def _share(sample_time: HasLaws, share: float, context: Context) -> TimeOfWork:
-    """Return the timeline of `share` times the time of a sample."""
+def _scaled(sample_time: HasLaws, share: float, context: Context) -> TimeOfWork:
+    """Return the timeline of `sample_time`, the time of a sample in training, multiplied by `share`."""
     return TimeOfWork(np.full(context.population.count, share), sample_time)
 
 

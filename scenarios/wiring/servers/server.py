@@ -10,4 +10,4 @@ if TYPE_CHECKING:
     from netsim.servers.tiers.tree import TreeServer
 
 Server: TypeAlias = "RoundServer | SlotServer | TreeServer"
-"""A server, put together."""
+"""Server of a run, of any kind: of rounds, of slots, or above edges."""

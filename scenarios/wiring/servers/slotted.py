@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def fl_fa(world: World, section: FlFa) -> Server:
-    """Return the server of kind "fl-fa"; raises UserError."""
+    """Return the server of kind "fl-fa": all clients send it their opinions, and it selects by them. Raises UserError."""
     parts, context = _build_parts(world, section), _slot_context(world)
     policy: OpinionPolicy = world.decider(OpinionPolicy, section.per_round)
     scenario = world.scenario
@@ -47,7 +47,7 @@ def fl_fa(world: World, section: FlFa) -> Server:
 
 
 def fl_da(world: World, section: FlDa) -> Server:
-    """Return the server of kind "fl-da"; raises UserError."""
+    """Return the server of kind "fl-da": clients select among themselves, in a consensus phase. Raises UserError."""
     parts = _build_parts(world, section)
     policy: IndexPolicy = world.decider(IndexPolicy, section.per_round)
     context, pool = _slot_context(world), parts.training.pool.pool
@@ -102,9 +102,9 @@ def _build_parts(world: World, section: FlFa | FlDa) -> SlotParts:
 
 
 def _evaluated_clients(world: World) -> FloatArray | None:
-    """Return the work (K,) of each client's test in samples of training; None if samples of the test take no time.
+    """Return the work (K,) of each client's test, in samples of training that take as long; None if it takes no time.
 
-    Raises UserError.
+    Raises UserError for samples without a speed of clients, for "local" without a learner, and for a number < 0.
     """
     section, key = world.scenario.opinions, "opinions.test_samples"
     assert section is not None
