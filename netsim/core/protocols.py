@@ -429,6 +429,10 @@ class ProbedModel(Protocol):
         """Return the accuracy (n,) of the present model on the clients' own test data, in [0, 1]; NaN without training."""
 
 
+class ProbedLearner(Learner, ProbedModel, Protocol):
+    """Learner whose present model clients may evaluate when they are probed."""
+
+
 class RewardMeter(Stateful, Protocol):
     """Measures a policy from outside: its reward and that of the genie (PAUSE eq. 9, 10, 15)."""
 

@@ -341,6 +341,8 @@ class ProbeRow(NamedTuple):
     compute_j: float | None = None
     send_j: float | None = None
     receive_j: float | None = None
+    edge: str | None = None
+    """Edge that asked; the round is its own."""
 
 
 class JamRow(NamedTuple):

@@ -265,8 +265,9 @@ class Scenario(Section):
 
     @property
     def probes(self) -> bool:
-        """True if the policy asks clients for their loss before it selects."""
-        return policy_probes(self)
+        """True if the policy, or that of an edge, asks clients for their loss before it selects."""
+        of_edges = [] if self.edges is None else self.edges.asking_tiers()
+        return bool(of_edges) or policy_probes(self)
 
     @model_validator(mode="before")
     @classmethod

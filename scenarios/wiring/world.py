@@ -14,7 +14,7 @@ from netsim.clients.power.energy import FollowedPresence
 from netsim.clients.rules import UpdateRules
 from netsim.clients.vectorised.columns import CLIENT, DELIVERED, OUTCOME, ROUND, Columns
 from netsim.core.null_objects import NoLearner
-from netsim.core.protocols import Accountant, Learner, RewardMeter, SelectionPolicy
+from netsim.core.protocols import Accountant, ProbedLearner, RewardMeter, SelectionPolicy
 from netsim.network.access import OwnLinkAccess, QueuedAccess, UplinkAccess
 from netsim.network.medium import Medium, MediumLaws
 from netsim.network.sizes import Sizes
@@ -162,7 +162,7 @@ class World:
         return 0 if self.trained is None else self.trained.release.unprotected
 
     @property
-    def learner(self) -> Learner:
+    def learner(self) -> ProbedLearner:
         """Learner that trains and aggregates; a null object without `[learner]`."""
         return NoLearner() if self.trained is None else self.trained
 
@@ -305,7 +305,7 @@ class World:
 
     def probing(self, pool: ServedClients) -> Probing | None:
         """Return the probing of clients of `pool` before a selection, or None; raises UserError."""
-        return build_probing(self, pool.pool)
+        return build_probing(self, pool.pool, self.scenario.policy)
 
     def selection(self, pool: ServedClients, per_round: int, *, need: int = 0, reselect_busy: bool = False) -> SelectionRule:
         """Return the rule by which the policy selects `per_round` clients of `pool`; raises UserError."""

@@ -25,6 +25,18 @@ class Asking(Script):
         return np.array(self._asked[view.round - 1], np.int64)
 
 
+class AskingMembers(Asking):
+    """Asks and selects those of the clients written out that are members of its edge."""
+
+    def probe(self, view: RoundView) -> Any:
+        asked = super().probe(view)
+        return asked[view.selectable[asked]]
+
+    def select(self, view: RoundView) -> Any:
+        selected = np.asarray(super().select(view), np.int64)
+        return selected[view.selectable[selected]]
+
+
 class Again(Script):
     """Asks as written out, all in the first round, one list after the other; selects as written out."""
 

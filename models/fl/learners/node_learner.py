@@ -206,6 +206,14 @@ class NodeLearner:
         """Return the quality of the root's model if an evaluation is due; models of edges are not evaluated."""
         return self._learner.evaluate(round, time_s, last) if self._above is None else None
 
+    def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
+        """Return the mean loss (n,) of the node's present model on all samples of each client, or on `samples` of them."""
+        return self._learner.tests.losses_of(clients, round, samples, self._versions.model)
+
+    def accuracies_of(self, clients: IntArray) -> FloatArray:
+        """Return NaN (n,): clients do not test models of edges."""
+        return np.full(len(clients), np.nan)
+
     def retain(self, versions: list[int]) -> None:
         """Keep `versions`, from which attempts under way started.
 

@@ -32,7 +32,7 @@ class Probing(Instrument, ABC):
 
     Losses come from the learner, for the clients that answered only. `samples`: number of samples on which a client evaluates
     the model (None: all). `evaluated` (K,): samples that each client evaluates; None if unknown. `losses`: True if answers
-    contain losses. `tests`: True if clients may be asked to test the model.
+    contain losses. `tests`: True if clients may be asked to test the model. `edge`: edge that asks; None: the server.
     """
 
     state_fields: ClassVar[tuple[str, ...]] = ("asked", "answered")
@@ -47,6 +47,7 @@ class Probing(Instrument, ABC):
         evaluated: IntArray | None,
         losses: bool = True,
         tests: bool = False,
+        edge: str | None = None,
     ) -> None:
         self.clock = clock
         self.learner = learner
@@ -54,6 +55,7 @@ class Probing(Instrument, ABC):
         self.evaluated = evaluated
         self.losses = losses
         self._tests = tests
+        self._edge = edge
         self.recorder: Recorder = NoRecorder()
         self.holders: frozenset[int] = frozenset()
         """Clients that hold the present model since they were probed in this round."""
@@ -78,7 +80,7 @@ class Probing(Instrument, ABC):
         """Columns of probes that this run fills, beside those of every run."""
         answers = {"loss"} if self.losses and self.learner.aggregates else set()
         samples = set() if self.evaluated is None else {"samples"}
-        return answers | samples | ({"accuracy"} if self._tests else set())
+        return answers | samples | ({"accuracy"} if self._tests else set()) | ({"edge"} if self._edge else set())
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
@@ -261,6 +263,7 @@ class FreeProbing(Probing):
                     samples=self.samples_of(client),
                     loss=loss,
                     accuracy=client_accuracy,
+                    edge=self._edge,
                 )
             )
         return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=np.zeros(len(clients)), accuracy=accuracy)

@@ -268,7 +268,8 @@ class RoundServer(LoopServer):
         self.last_round = 0
         self.rows = AttemptRows(loop=loop, recorder=self.recorder, at_close=rows_at_close)
         self._book = Book(loop.pool)
-        self._probing = probing
+        self.probing = probing
+        """Probes of clients before a selection, or None."""
         self._recording = [*recording, *([] if probing is None else [probing])]
 
     @property
@@ -331,6 +332,6 @@ class RoundServer(LoopServer):
     def record_unfinished(self) -> None:
         """Record attempts that have not ended, at the end of the run."""
         self.rows.record_unfinished()
-        if self._probing is not None:
-            self._probing.stop()
+        if self.probing is not None:
+            self.probing.stop()
         self.loop.pool.medium.access.stop()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from netsim.core.causes import TERM, Cause
-from netsim.core.rows import EdgeRoundRow, EdgeRow, UpdateRow
+from netsim.core.rows import EdgeRoundRow, EdgeRow, ProbeRow, UpdateRow
 from netsim.core.state import StateFields
 from netsim.records.sinks import NoRecorder
 from netsim.servers.rounds.loop import NobodyLeftError
@@ -221,10 +221,12 @@ class Edge(StateFields):
         values = row._asdict() | {"edge": self.name, "term": self._attempt}
         self.recorder.edge_round(EdgeRoundRow(**{name: values[name] for name in EdgeRoundRow._fields}))
 
-    def record_to(self, recorder: Recorder, attempts: Callable[[Sequence[str]], AttemptTable]) -> None:
-        """Send records of own rounds to `recorder`, and records of members' attempts to the table that `attempts` returns."""
+    def record_to(self, recorder: Recorder, attempts: Callable[[Sequence[str]], AttemptTable], probes: Recorder) -> None:
+        """Send records of own rounds to `recorder`, records of members' attempts to the table that `attempts` returns, and those
+        of probes to `probes`.
+        """
         self.recorder = recorder
-        self.server.record_to(NodeRecorder(self.on_round, attempts))
+        self.server.record_to(NodeRecorder(self.on_round, attempts, probes=probes))
 
     def state_dict(self) -> State:
         """Return the state of the edge and its server, and of the round under way."""
@@ -245,15 +247,28 @@ class Edge(StateFields):
 
 
 class NodeRecorder(NoRecorder):
-    """Recorder of one node of a tree: passes rounds to `on_round`, and members' attempts to the table that `attempts` returns."""
+    """Recorder of one node of a tree: passes rounds to `on_round`, and members' attempts to the table that `attempts` returns.
+
+    `probes`: recorder of its probes.
+    """
 
     def __init__(
         self,
         on_round: Callable[[RoundRow], None],
         attempts: Callable[[Sequence[str]], AttemptTable],
         evaluation: Callable[[EvaluationRow], None] | None = None,
+        probes: Recorder | None = None,
     ) -> None:
         self._on_round, self._attempts, self._evaluation = on_round, attempts, evaluation
+        self._probes = probes or NoRecorder()
+
+    def probes_with(self, columns: Sequence[str]) -> None:
+        """Pass the columns of probes on."""
+        self._probes.probes_with(columns)
+
+    def probe(self, row: ProbeRow) -> None:
+        """Pass a probe on."""
+        self._probes.probe(row)
 
     def round(self, row: RoundRow) -> None:
         """Pass a closed round on."""
@@ -267,6 +282,23 @@ class NodeRecorder(NoRecorder):
         """Pass an evaluation on, if a callback is set."""
         if self._evaluation is not None:
             self._evaluation(row)
+
+
+class ProbesOfEdges(NoRecorder):
+    """Recorder of the probes of all edges of a tree: their table has the columns that any of the edges fills."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._columns: set[str] = set()
+
+    def probes_with(self, columns: Sequence[str]) -> None:
+        """Add the columns of one edge."""
+        self._columns |= {*columns}
+        self._recorder.probes_with([name for name in ProbeRow._fields if name in self._columns])
+
+    def probe(self, row: ProbeRow) -> None:
+        """Pass a probe on."""
+        self._recorder.probe(row)
 
 
 _OF_EDGE = {"term_start_s": "compute_start_s", "term_end_s": "compute_end_s"}

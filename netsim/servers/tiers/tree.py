@@ -10,7 +10,7 @@ import numpy as np
 from netsim.core.rows import ROUND_CAUSES
 from netsim.records.sinks import NoRecorder
 from netsim.servers.rounds.round_server import Book
-from netsim.servers.tiers.edge import EdgeAttempts, NodeRecorder
+from netsim.servers.tiers.edge import EdgeAttempts, NodeRecorder, ProbesOfEdges
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _EVER = float("inf")
 _COLUMNS = ("edges_selected", "edges_delivered", "backhaul_bytes")
+_PROBES = ("probes", "probes_answered")
 
 
 class TreeAttendance:
@@ -103,7 +104,9 @@ class TreeServer:
         """The clients of all edges."""
         self.recorder: Recorder = NoRecorder()
         self._book = Book(self.clients)
-        self._before = self._count_edges()
+        self._probing = [edge.server.probing for edge in edges if edge.server.probing is not None]
+        """Probes of clients, of each edge that asks before it selects."""
+        self._before = self._counts_besides()
         self._columns: list[str] = []
         """Columns of rounds that the root fills."""
         self._begun = False
@@ -172,15 +175,22 @@ class TreeServer:
         states = None if self._moves is None else self._moves.rule.states
         return 0 if states is None else states.bytes
 
-    def _count_edges(self) -> dict[str, int]:
-        """Return the counts of attempts of edges, and of bytes between coordinators, since the start of the run, by column."""
+    def _counts_besides(self) -> dict[str, int]:
+        """Return the counts of attempts of edges, of bytes between coordinators, and of probes since the start of the run, by
+        column of rounds.
+        """
         pool = self._nodes.pool
         carried = pool.life.bytes_down + pool.life.bytes_up + self._states_bytes()
-        return dict(zip(_COLUMNS, (pool.started, pool.ended["delivered"], carried), strict=True))
+        return dict(zip(_COLUMNS, (pool.started, pool.ended["delivered"], carried), strict=True)) | self._probe_counts()
+
+    def _probe_counts(self) -> dict[str, int]:
+        """Return the probes and answers of all edges since the start of the run; nothing if no edge asks."""
+        counts = [probing.counts() for probing in self._probing]
+        return {name: sum(count[name] for count in counts) for name in _PROBES if counts}
 
     def _on_round(self, row: RoundRow) -> None:
         """Record a round of the root, with counts of clients and of edges since the last round."""
-        now, before = self._count_edges(), self._before
+        now, before = self._counts_besides(), self._before
         self._before = now
         columns = {name: getattr(row, name) for name in self._columns}
         self.recorder.round(
@@ -199,7 +209,7 @@ class TreeServer:
         counts = self._book.counts()
         for instrument in self.root.loop.instruments:
             counts |= instrument.counts()
-        return counts
+        return counts | self._probe_counts()
 
     def listen_to_slots(self, on_open: Callable[[int], None]) -> None:
         """Do nothing: a tree has no slots."""
@@ -212,7 +222,7 @@ class TreeServer:
         """Send all records to `recorder` from now on."""
         self.recorder = recorder
         self._columns = [*self.root.loop.round_columns, *ROUND_CAUSES]
-        recorder.rounds_with(self._book.choose((*self._columns, *_COLUMNS)))
+        recorder.rounds_with(self._book.choose((*self._columns, *self._counts_besides())))
         names = [edge.name for edge in self.edges]
 
         def edge_attempts(columns: Sequence[str]) -> AttemptTable:
@@ -220,9 +230,9 @@ class TreeServer:
             return EdgeAttempts(columns, names, recorder)
 
         self.root.record_to(NodeRecorder(self._on_round, edge_attempts, recorder.evaluation))
-        coordinates_edges = {edge.above for edge in self.edges}
+        coordinates_edges, probes = {edge.above for edge in self.edges}, ProbesOfEdges(recorder)
         for edge in self.edges:
-            edge.record_to(recorder, edge_attempts if edge.name in coordinates_edges else recorder.attempts)
+            edge.record_to(recorder, edge_attempts if edge.name in coordinates_edges else recorder.attempts, probes)
 
     def record_unfinished(self) -> None:
         """Record attempts that have not ended, at the end of the run."""

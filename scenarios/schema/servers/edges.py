@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from scenarios.registry.components import component_of
 from scenarios.schema.errors import did_you_mean
 from scenarios.schema.per_client import PerClientField
+from scenarios.schema.probe import asks_clients
 from scenarios.schema.section import Section, default_table, problem
 from scenarios.schema.servers.base import refuse_reward
 from scenarios.schema.servers.buffered import Buffered
@@ -214,6 +215,11 @@ class Edges(Section):
                 raise problem(("tiers", i, "groups"), tier.groups, reason)
         return self
 
+    def asking_tiers(self) -> list[tuple[int, Tier]]:
+        """Return the tiers whose policy asks clients before it selects, each with its index."""
+        tiers = [(i, self.tiers[i]) for i in self.leaves()]
+        return [(i, tier) for i, tier in tiers if tier.server.decider == "policy" and asks_clients(tier.policy)]
+
     def leaves(self) -> list[int]:
         """Return the indices of the tiers whose members are clients."""
         above = {tier.above for tier in self.tiers}
@@ -229,7 +235,6 @@ def check_edges(scenario: "Scenario") -> None:
     refused = {
         "channels": "are of one server; leave them out, each client then has a link to its edge",
         "scheduler": "assigns sub-channels of one server; leave it out",
-        "probe": "is of a server without edges: edges ask nobody before they select; leave it out",
     }
     for name, reason in refused.items():
         if getattr(scenario, name) is not None:
@@ -247,6 +252,7 @@ def check_edges(scenario: "Scenario") -> None:
         raise problem(("uplink", "sub_channels"), scenario.uplink.sub_channels, _SHARED)
     _check_network(scenario, edges)
     _check_rules(scenario, edges)
+    _refuse_asked_edges(scenario, edges)
     _check_learner(scenario)
 
 
@@ -295,6 +301,16 @@ def _check_rules(scenario: "Scenario", edges: Edges) -> None:
         if tier.server.contends:
             reason = "is about the sub-channels of [channels], which belong to one server; leave it out"
             raise problem((*place, "contention"), True, reason)
+
+
+def _refuse_asked_edges(scenario: "Scenario", edges: Edges) -> None:
+    """Refuse policies that would ask edges before they select."""
+    leaves = edges.leaves()
+    above = {("edges", "tiers", i, "policy"): tier.policy for i, tier in enumerate(edges.tiers) if i not in leaves}
+    for place, policy in ({("policy",): scenario.policy} | above).items():
+        if policy is not None and asks_clients(policy):
+            reason = "asks before it selects, and edges have no loss, battery or speed of their own to answer with"
+            raise problem((*place, "kind"), policy.kind, f"{reason}; choose another policy")
 
 
 def _check_learner(scenario: "Scenario") -> None:

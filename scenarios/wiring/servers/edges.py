@@ -40,13 +40,15 @@ from scenarios.wiring.network.cables import edge_carriers
 from scenarios.wiring.network.payload import LONGEST_S, models_down, updates_up
 from scenarios.wiring.script.edges import ScriptedEdges
 from scenarios.wiring.servers.edge_layout import Layout, lay_out
+from scenarios.wiring.servers.probes import build_probing
 from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
     from models.fl.learners.node_learner import NodeLearner
     from netsim.clients.served import ServedClients
     from netsim.clients.update import Update
-    from netsim.core.protocols import Availability, FloatArray, IntArray, Learner, SelectionPolicy
+    from netsim.core.protocols import Availability, FloatArray, IntArray, ProbedLearner, SelectionPolicy
+    from netsim.servers.rounds.probing import Probing
     from scenarios.schema.servers.edges import Edges, Tier
     from scenarios.wiring.servers.server import Server
 
@@ -64,7 +66,7 @@ class NodeWorld(World):
     section: ServerSection
     """Table of the coordinator's keys: `[server]`, or the table of a tier."""
     policy_section: Component
-    models: Learner
+    models: ProbedLearner
     """Learner that trains and aggregates the coordinator's model."""
     path: str
     """Path of the policy."""
@@ -72,7 +74,7 @@ class NodeWorld(World):
     """True if its members are edges."""
 
     @property
-    def learner(self) -> Learner:
+    def learner(self) -> ProbedLearner:
         return self.models
 
     @property
@@ -108,17 +110,15 @@ class NodeWorld(World):
             reason = "goes by expected latencies of clients, which edges do not have; choose another policy"
             raise UserError(f"{path}.kind = {section.kind!r}: {reason}")
         policy: SelectionPolicy = self.component(section, "policy", path, supplied)
-        if policy.probes:
-            asks = "asks clients before it selects, which a server with edges does not do"
-            raise UserError(f"{path}.kind = {section.kind!r}: {asks}; choose another policy")
         if self.scenario.learner is None and (policy.needs_updates or policy.needs_losses):
             raise UserError(f"{path}.kind = {section.kind!r}: chooses by what is learnt, and nothing is; add a [learner]")
         if (policy.needs_updates or policy.needs_losses) and self.of_edges:
             raise UserError(f"{path}.kind = {section.kind!r}: chooses by the content of clients' updates; choose another policy")
         return policy
 
-    def probing(self, pool: ServedClients) -> None:
-        """Return None: edges do not probe before a selection."""
+    def probing(self, pool: ServedClients) -> Probing | None:
+        """Return the probing of the coordinator's clients, or None: its policy asks nothing, or its members are edges."""
+        return None if self.of_edges else build_probing(self, pool.pool, self.policy_section, self.members.name)
 
     def meter(self, per_round: int) -> None:
         """Return None: rewards of edges are not measured."""
@@ -229,7 +229,7 @@ def _node_world(
     node: int,
     members: Members,
     count: int,
-    models: Learner,
+    models: ProbedLearner,
     of_edges: tuple[Context, Availability] | None,
 ) -> NodeWorld:
     """Return the parts of the server of `node` (-1: the root), which has `count` members.

@@ -9,51 +9,55 @@ import numpy as np
 
 from netsim.clients.pool import ClientPool
 from netsim.clients.probes import Probes, Question
-from netsim.core.null_objects import NoLearner, NoTime
+from netsim.core.null_objects import NoTime
 from netsim.core.streams import RepeatedStreams, Streams
 from netsim.network.medium import Medium
 from netsim.servers.rounds.probing import FreeProbing, Probing, TimedProbing
 from scenarios.schema.errors import UserError
-from scenarios.schema.probe import Probe, policy_tests, question_of
+from scenarios.schema.probe import Probe, asks_clients, policy_tests, question_of
 from scenarios.wiring.clients.population import Context, IntArray
 from scenarios.wiring.clients.work import TimeOfWork
 from scenarios.wiring.laws import delay_timeline
 from scenarios.wiring.network.payload import decompress_s
 
 if TYPE_CHECKING:
+    from scenarios.registry.components import Component
     from scenarios.wiring.cautions.outlook import HasLaws
     from scenarios.wiring.world import World
 
 
-def build_probing(world: World, pool: ClientPool) -> Probing | None:
-    """Return the probing of clients of `pool` before a selection, or None if the policy does not probe; raises UserError."""
-    scenario = world.scenario
-    if not scenario.probes:
+def build_probing(world: World, pool: ClientPool, policy: Component | None, edge: str | None = None) -> Probing | None:
+    """Return the probing of clients of `pool` before `policy` selects, or None if it does not ask them; raises UserError.
+
+    `edge`: edge whose policy it is; None: that of the server.
+    """
+    if policy is None or not asks_clients(policy):
         return None
-    section, question = scenario.probe or Probe(), question_of(scenario)
+    section, question = world.scenario.probe or Probe(), question_of(policy)
     evaluated = _evaluated_samples(world, section) if question == "loss" else None
-    learner, losses = NoLearner() if world.trained is None else world.trained, question == "loss"
+    losses = question == "loss"
     if not section.timed:
         return FreeProbing(
             clock=pool.clock,
-            learner=learner,
+            learner=world.learner,
             samples=section.samples,
             evaluated=evaluated,
             losses=losses,
-            tests=policy_tests(scenario),
+            tests=policy_tests(policy),
+            edge=edge,
         )
-    streams = RepeatedStreams(scenario.seed, prefix="probe.")
+    streams = RepeatedStreams(world.scenario.seed, prefix="probe.")
     if question == "profile":
         evaluated = _trained_on(world)
         medium = _update_links(world, pool, streams)
     else:
         medium = _answer_links(world, pool, streams, section, evaluated, losses=losses)
-    testing = _testing(world, pool, streams, section) if policy_tests(scenario) else None
+    testing = _testing(world, pool, streams, section) if policy_tests(policy) else None
     asking = Question(medium, evaluated)
     probes = Probes(pool=pool, asking=asking, testing=testing, deadline_s=section.deadline_s, repeat=streams.repeat)
     # Only clients that received the model hold it.
     reuse = section.reuse_model and question != "request"
-    return TimedProbing(probes=probes, learner=learner, samples=section.samples, reuse_model=reuse, losses=losses)
+    return TimedProbing(probes=probes, learner=world.learner, samples=section.samples, reuse_model=reuse, losses=losses)
 
 
 def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -> Question:

@@ -159,7 +159,36 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         study(jammers=[{"name": "truck", "law": {"kind": "sweep"}}]),
         r"jammers = .*jam sub-channels of one server; give them cables of \[network\], or leave them out",
     ),
-    "probes": (study(probe={"timed": False}), r"probe = .\.\..: is of a server without edges"),
+    "probes that nobody sends": (
+        study(probe={"timed": False}),
+        r"probe = .\.\..: no policy of an edge of clients asks before it selects .*leave it out",
+    ),
+    "probes of edges": (
+        learning(policy={"kind": "power-of-choice", "candidates": 2}),
+        r"policy\.kind = .power-of-choice.: asks before it selects, and edges have no loss, battery or speed of their own",
+    ),
+    "probes of edges by a tier": (
+        learning(tier(name="region", policy={"kind": "power-of-choice", "candidates": 2}), tier(count=4, above="region")),
+        r"edges\.tiers\.0\.policy\.kind = .power-of-choice.: asks before it selects, and edges have no loss",
+    ),
+    "probes that take time": (
+        learning(tier(policy={"kind": "power-of-choice", "candidates": 2})),
+        r"probe\.timed = true: a run may be saved while an edge waits for answers.*set it to false",
+    ),
+    "probes by a server that selects one at a time": (
+        learning(tier(server={"kind": "buffered"}, policy={"kind": "power-of-choice", "candidates": 2}), probe={"timed": False}),
+        r"edges\.tiers\.0\.policy\.kind = .power-of-choice.: asks clients for their loss before it selects: the buffered server",
+    ),
+    "an edge whose round may never end": (
+        study(tier(policy={"kind": "fedcs", "round_s": 3.0, "asked": 1.0}), probe={"timed": False}),
+        r"edges\.tiers\.0\.server\.deadline_s.*policy\.kind = .fedcs. may find nobody, and the round would never end; set it",
+    ),
+    "tests of an edge's model": (
+        learning(
+            tier(policy={"kind": "tifl", "tiers": 2, "probabilities": "adaptive", "timeout_s": 9.0}), probe={"timed": False}
+        ),
+        r"edges\.tiers\.0\.policy\.kind = .tifl.: has clients test the model on test data of their own, which an edge does not",
+    ),
     "nobody moves": (study(edges={"moving": "finishes"}), r"edges\.moving = .finishes.: nobody moves; give moves or a script"),
     "unknown key": (study(tier(round=2)), r"edges\.tiers\.0\.round = 2: unknown key; did you mean 'rounds'"),
 }
