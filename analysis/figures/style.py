@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cbook import is_math_text
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patheffects import withStroke
 
 from analysis.figures.descriptions import describe, hidden_lines_text
 from analysis.figures.settings import PLAIN, Look
@@ -198,6 +199,11 @@ def save_figure(figure: Figure, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, image_of(figure, format))
     return path
+
+
+def halo() -> list[withStroke]:
+    """Return the white edge that keeps letters readable on top of lines, as `path_effects` of a text."""
+    return [withStroke(linewidth=2.0, foreground=PAPER)]
 
 
 def svg_text(figure: Figure) -> str:

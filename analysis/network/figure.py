@@ -178,7 +178,7 @@ def _name_nodes(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArra
 
     A name takes the side of its node where the fewest cables leave, and hides no other name and no other node.
     """
-    from analysis.figures.style import drawable
+    from analysis.figures.style import drawable, halo
     from analysis.figures.theme import INK
 
     figure = axes.get_figure(root=True)
@@ -214,7 +214,7 @@ def _name_nodes(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArra
                     fontsize=letter,
                     color=INK,
                     zorder=4,
-                    path_effects=_halo(),
+                    path_effects=halo(),
                 )
                 occupied.append((middle, half))
                 break
@@ -226,12 +226,3 @@ def _name_nodes(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArra
 def _unit_vector(vector: FloatArray) -> FloatArray:
     """Return a vector of length 1 in the same direction."""
     return np.asarray(vector / max(float(np.hypot(*vector)), 1e-9))
-
-
-def _halo() -> list[Any]:
-    """Return the white edge that keeps letters readable on top of lines."""
-    from matplotlib.patheffects import withStroke
-
-    from analysis.figures.theme import PAPER
-
-    return [withStroke(linewidth=2.0, foreground=PAPER)]

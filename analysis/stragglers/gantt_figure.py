@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from analysis.figures.settings import PLAIN, Look
-from analysis.figures.style import ShownFigure, finish_figure, new_figure, surface_style
+from analysis.figures.style import ShownFigure, finish_figure, halo, new_figure, surface_style
 from analysis.figures.theme import INK
 from analysis.peers.measure import waits
 from analysis.results.groups import Groups
@@ -72,9 +72,11 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
             if client in waited:
                 from_s, until_s, other = waited[client]
                 axes.barh(position, until_s - from_s, left=from_s - begin, height=0.72, **surface_style(_WAITING))
-                axes.text(until_s - begin, position, f"{other} ", ha="right", va="center", fontsize="x-small", color=INK)
+                # Beside the bar, which may be narrower than the number; in front of the line of the close, which may cross it.
+                shown = {"va": "center", "fontsize": "x-small", "color": INK, "zorder": 5, "path_effects": halo()}
+                axes.annotate(f"{other}", (until_s - begin, position), (3, 0), textcoords="offset points", **shown)
         if waited:
-            legend.append((Patch(**surface_style(_WAITING)), "waiting for the peer named"))
+            legend.append((Patch(**surface_style(_WAITING)), "waiting for the peer named beside it"))
         for outcome, marker in _MARKS.items():
             at = [position for position, attempt in enumerate(order) if outcomes[attempt] == outcome]
             if at:
@@ -84,9 +86,9 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
         axes.axvline(close - begin, color=INK, linewidth=1.4)
         legend.append((Line2D([], [], color=INK, linewidth=1.4), "close of the round"))
         axes.set_yticks(range(order.size), [f"{int(client)}" for client in columns["client"][order]], fontsize="small")
-        axes.set(xlabel="time since the clients were selected (s)", ylabel="client")
-        # Marks at the last end are whole.
-        axes.set_xlim(0.0, 1.02 * (max(last_s, close) - begin))
+        axes.set(xlabel="time since the first attempt of the round began (s)", ylabel="client")
+        # Marks at the last end, and numbers beside it, are whole.
+        axes.set_xlim(0.0, (1.05 if waited else 1.02) * (max(last_s, close) - begin))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
         axes.grid(visible=True, axis="x")
         axes.grid(visible=False, axis="y")

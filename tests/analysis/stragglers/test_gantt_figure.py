@@ -47,5 +47,9 @@ def test_a_peer_that_waits_has_a_bar_with_the_number_of_the_peer_that_it_waited_
     (axes,) = figure.axes
     waits = sorted((bar.get_x(), bar.get_width()) for bar in axes.patches[12:])
     assert waits == [(1.0, 0.5), (1.0, 9.5)]
-    # Peers in the order of the ends of their trainings.
-    assert [(text.get_position()[1], text.get_text()) for text in axes.texts[-2:]] == [(0, "1 "), (1, "2 ")]
+    # Peers in the order of the ends of their trainings. Numbers stand beside the bars: a wait may be narrower than its number.
+    numbers = axes.texts[-2:]
+    assert [(number.xy, number.get_text()) for number in numbers] == [((1.5, 0), "1"), ((10.5, 1), "2")]
+    assert all(number.get_window_extent().x0 > axes.transData.transform(number.xy)[0] for number in numbers)
+    assert max(number.get_window_extent().x1 for number in numbers) < axes.get_window_extent().x1
+    assert axes.get_xlabel() == "time since the first attempt of the round began (s)"
