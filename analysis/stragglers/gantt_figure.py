@@ -73,8 +73,17 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
                 from_s, until_s, other = waited[client]
                 axes.barh(position, until_s - from_s, left=from_s - begin, height=0.72, **surface_style(_WAITING))
                 # Beside the bar, which may be narrower than the number; in front of the line of the close, which may cross it.
-                shown = {"va": "center", "fontsize": "x-small", "color": INK, "zorder": 5, "path_effects": halo()}
-                axes.annotate(f"{other}", (until_s - begin, position), (3, 0), textcoords="offset points", **shown)
+                axes.annotate(
+                    f"{other}",
+                    (until_s - begin, position),
+                    (3, 0),
+                    textcoords="offset points",
+                    va="center",
+                    fontsize="x-small",
+                    color=INK,
+                    zorder=5,
+                    path_effects=halo(),
+                )
         if waited:
             legend.append((Patch(**surface_style(_WAITING)), "waiting for the peer named beside it"))
         for outcome, marker in _MARKS.items():

@@ -81,6 +81,7 @@ def check_probes(scenario: "Scenario") -> None:
     if policy is not None and server.slotted and is_own("policy", policy.kind) and resolve("policy", policy.kind).probes:
         reason = "asks clients for their loss before it selects; with slots all clients test the model anyway; set probes = False"
         raise problem(("policy", "kind"), policy.kind, reason)
+    asking: list[tuple[tuple[str | int, ...], Component, Server]]
     if scenario.edges is not None:
         asking = [(("edges", "tiers", i), tier.policy, tier.server) for i, tier in scenario.edges.asking_tiers()]
         who = "no policy of an edge of clients asks before it selects"
