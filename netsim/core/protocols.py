@@ -155,6 +155,22 @@ class Timeline(Protocol[LawT]):
         """Return (law in force in `round` at `time_s`, time until which it stays in force within the round; inf: to its end)."""
 
 
+class BandwidthTimeline(Timeline[BandwidthLaw], Protocol):
+    """Timeline of a bandwidth that knows all of its laws and change points."""
+
+    @property
+    def laws(self) -> Sequence[BandwidthLaw]:
+        """All laws, in the order in which they come into force."""
+
+    @property
+    def starts(self) -> Sequence[float]:
+        """Change points between the laws, in `unit`."""
+
+    @property
+    def unit(self) -> Literal["rounds", "seconds"]:
+        """Unit of `starts`."""
+
+
 class ChannelLaw(Stateful, Protocol):
     """Law of losses of transmissions: one sub-channel for each entity."""
 

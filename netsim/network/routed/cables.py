@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BandwidthLaw, DelayLaw, IntArray, Timeline
+    from netsim.core.protocols import BandwidthLaw, BandwidthTimeline, DelayLaw, IntArray, Timeline
     from netsim.network.draws import Survivals
 
 Duplex = Literal["full-duplex", "half-duplex", "fat-pipe"]
@@ -30,7 +30,7 @@ class Cable:
     b: str
     delay_s: float = 0.0
     duplex: Duplex = "full-duplex"
-    bandwidth: Timeline[BandwidthLaw] | None = None
+    bandwidth: BandwidthTimeline | None = None
     wait: Timeline[DelayLaw] | None = None
     survivals: Survivals | None = None
 

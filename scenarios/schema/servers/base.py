@@ -27,6 +27,8 @@ class Server(Component):
     """True if clients are sent a model and send an update over `[downlink]` and `[uplink]`."""
     trains_peers: ClassVar[bool] = False
     """True if there is no server: peers train and send each other models."""
+    driven_by_app: ClassVar[bool] = False
+    """True if the Flower app of `[flower]` opens and closes the rounds."""
     why_no_tier: ClassVar[str] = "coordinates clients alone"
     """Reason why it is no coordinator of a tree of `[edges]`, neither at the top nor at an edge; empty: it is one."""
     why_not_of_edges: ClassVar[str] = ""

@@ -77,6 +77,7 @@ class FlowerServer(Server):
     kind: Literal["flower"] = "flower"
     """flower: the ServerApp of `[flower]` sends messages and waits for replies."""
 
+    driven_by_app: ClassVar[bool] = True
     why_no_tier: ClassVar[str] = "leaves its rounds to an app, which knows no edges"
     why_no_probes: ClassVar[str] = "beside [flower] the app alone sends messages; choose another policy"
 
@@ -194,5 +195,5 @@ def relax_required(schema: dict[str, Any]) -> None:
 
 def check_server(scenario: "Scenario") -> None:
     """Refuse `[flower]` beside another server."""
-    if scenario.flower is not None and not isinstance(scenario.server, FlowerServer):
+    if scenario.flower is not None and not scenario.server.driven_by_app:
         raise problem(("server", "kind"), scenario.server.kind, "beside [flower]: the app is the server; leave [server] out")

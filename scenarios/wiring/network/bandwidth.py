@@ -12,7 +12,7 @@ from models.laws.bandwidth.laws import Constant, Successive
 from models.laws.changes import Unchanging
 from models.laws.delays import Constant as ConstantDelay
 from netsim.core.clock import Clock
-from netsim.core.protocols import BandwidthLaw, DelayLaw, FloatArray, IntArray, Timeline
+from netsim.core.protocols import BandwidthLaw, BandwidthTimeline, DelayLaw, FloatArray, IntArray, Timeline
 from netsim.network.bandwidth.carriers import Carrier, NoCarrier, VaryingLinks
 from netsim.network.bandwidth.known_links import FixedLinks, KnownLinks
 from netsim.network.bandwidth.sharing import SharedMedium
@@ -207,7 +207,7 @@ def build_carrier(
     _renew_after_changes(carrier, own, shared, path, context)
     if context.multiplier is not None:
         context.multiplier.renewals.append(carrier.renew)
-    stops = _ends_for_ever(own, np.arange(context.population.count)) or _ends_for_ever(shared, _LINK)
+    stops = ends_for_ever(own, np.arange(context.population.count)) or ends_for_ever(shared, _LINK)
     return Carried(carrier=carrier, expected=(expected,), least_s=least_s, stops=stops)
 
 
@@ -220,7 +220,7 @@ def _renew_after_changes(
             context.targets.after_change(f"{path}.{name}", carrier.renew)
 
 
-def _ends_for_ever(bandwidth: OwnBandwidth | None, entities: IntArray) -> bool:
+def ends_for_ever(bandwidth: BandwidthTimeline | None, entities: IntArray) -> bool:
     """Return True if a law of the bandwidth ends for ever for one of `entities`, as a trace without repetition does."""
     laws = () if bandwidth is None else bandwidth.laws
     return any(bool(np.isfinite(law.stops_s(entities)).any()) for law in laws)

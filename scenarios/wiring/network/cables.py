@@ -37,7 +37,7 @@ from scenarios.schema.network import Background, Generator, Network, NetworkLink
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.clients.population import Context, Population
 from scenarios.wiring.laws import channel_timeline, delay_timeline
-from scenarios.wiring.network.bandwidth import Carried, link_bandwidth
+from scenarios.wiring.network.bandwidth import Carried, ends_for_ever, link_bandwidth
 from scenarios.wiring.network.jammers import build_jammers
 from scenarios.wiring.network.outages import outage_of, schedule_in_seconds
 from scenarios.wiring.network.payload import LONGEST_S
@@ -527,11 +527,6 @@ def _build_direction(
         client = int(mean_s.argmax())
         problem = f"a message of client {client} takes {mean_s[client]:g} s alone"
         raise UserError(f"network: {problem}; must be at most {LONGEST_S:g} s")
-    stops = any(
-        bool(np.isfinite(law.stops_s(np.zeros(1, np.int64))).any())
-        for cable in network.cables
-        if cable.bandwidth is not None
-        for law in getattr(cable.bandwidth, "laws", ())
-    )
+    stops = any(ends_for_ever(cable.bandwidth, np.zeros(1, np.int64)) for cable in network.cables)
     carrier = RoutedCarrier(network=network, direction=direction, sizes=sizes, ends=ends)
     return Carried(carrier=carrier, expected=(expected,), least_s=0.0, stops=stops)

@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from models.laws.bandwidth.laws import Multiple
-from netsim.core.protocols import BandwidthLaw, Timeline
-
-
-class BandwidthTimeline(Timeline[BandwidthLaw], Protocol):
-    """A timeline that knows all of its laws and change points."""
-
-    @property
-    def laws(self) -> Sequence[BandwidthLaw]:
-        """All laws, in the order in which they come into force."""
-
-    @property
-    def starts(self) -> Sequence[float]:
-        """Change points between the laws, in `unit`."""
-
-    @property
-    def unit(self) -> Literal["rounds", "seconds"]:
-        """Unit of `starts`."""
+from netsim.core.protocols import BandwidthLaw, BandwidthTimeline
 
 
 class Multiplier:
