@@ -45,6 +45,8 @@ FIELDS = (
     "charged",
     "budget",
     "survives",
+    "tries",
+    "sent_s",
     "drawn_steps",
     "handed_over",
     "work_samples",
@@ -183,6 +185,10 @@ class Update:
         """Privacy spent on the update, epsilon."""
         self.survives = True
         """True if the client's link lets the present (or last) transfer through; decided when the transfer begins."""
+        self.tries = 0
+        """Number of times that the message of the present (or last) transfer was sent again, if lost messages are."""
+        self.sent_s = now_s
+        """Time at which this message was sent last, if lost messages are sent again; inf in the pause before it is sent again."""
         self.drawing = 0
         """State of the client (`netsim.clients.power.power_integral`), if energy is counted."""
         self.metered_s = now_s

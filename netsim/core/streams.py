@@ -36,6 +36,13 @@ def _key(seed: int, name: str) -> list[int]:
 
 # Rounds count up to 2^63, and repeated rounds stay far below this, so that addresses of the two cannot meet.
 _REPEATS_FROM = 48
+# The number of resends of a message stands above both.
+_RESENDS_FROM = 96
+
+
+def resend_index(index: int, tries: int) -> int:
+    """Return the index of the draws of a message that is sent again: `tries` (< 2^32) times so far, first at `index`."""
+    return index + (tries << _RESENDS_FROM)
 
 
 class Stream:

@@ -45,6 +45,9 @@ class UplinkAccess(Protocol[SenderT]):
     def begin(self, sender: SenderT, now: float) -> float:
         """Begin a transmission; return the time at which it has passed what access adds to the client's own link, seconds."""
 
+    def begin_again(self, sender: SenderT, now: float) -> float:
+        """Begin another transmission of `sender`, which has kept its turn since the last; return the same as `begin`."""
+
     def loss(self, sender: SenderT) -> str | None:
         """Return the cause by which access destroys the transmission that ends now, such as jamming; None if it does not."""
 
@@ -93,6 +96,10 @@ class OwnLinkAccess(Generic[SenderT]):
         """Do nothing: no sender waits."""
 
     def begin(self, sender: SenderT, now: float) -> float:
+        """Return `now`: access takes no time."""
+        return now
+
+    def begin_again(self, sender: SenderT, now: float) -> float:
         """Return `now`: access takes no time."""
         return now
 
@@ -234,6 +241,11 @@ class AssignedAccess(Generic[SenderT]):
         passed_s = self.spectrum.passed_s(sender.channel, now)
         self.spectrum.begin(sender, now)
         return passed_s
+
+    def begin_again(self, sender: SenderT, now: float) -> float:
+        """End the lost transmission on the sub-channel, and begin the next one there."""
+        self.spectrum.end(sender, delivered=False)
+        return self.begin(sender, now)
 
     def loss(self, sender: SenderT) -> str | None:
         """Return the first cause of loss that applies: a Bad sub-channel, jamming, or a collision; None if none does."""

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.core.streams import resend_index
+
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
     from netsim.core.streams import Stream
@@ -155,10 +157,11 @@ class RoundDraw(Generic[ValueT]):
     """One quantity of every client of a round, evaluated by `source` under the law in force when it is read."""
 
     certain = False
-    __slots__ = ("_array", "_array_until_s", "_source", "_u", "clients", "round", "until_s", "values")
+    __slots__ = ("_array", "_array_until_s", "_index", "_source", "_u", "clients", "round", "until_s", "values")
 
-    def __init__(self, source: Durations | Survivals, round: int, clients: IntArray, time_s: float) -> None:
+    def __init__(self, source: Durations | Survivals, round: int, clients: IntArray, time_s: float, tries: int = 0) -> None:
         self._source = source
+        self._index = resend_index(round, tries)
         self._u: FloatArray | None = None
         """Uniform numbers (n,) of the clients, drawn when they are needed first."""
         self.round = round
@@ -177,7 +180,7 @@ class RoundDraw(Generic[ValueT]):
             self._array = np.full(len(self.clients), value)
             return
         if self._u is None:
-            self._u = source.uniforms(self.round, self.clients)
+            self._u = source.uniforms(self._index, self.clients)
         self._array, self._array_until_s = source.evaluate(self.round, time_s, self.clients, self._u)
 
     def _renew(self, time_s: float) -> None:
@@ -233,8 +236,8 @@ class RoundDraw(Generic[ValueT]):
 class Phases(Protocol):
     """Durations of one phase of an update, for the clients of a round."""
 
-    def draw(self, round: int, time_s: float, clients: IntArray) -> Ends:
-        """Return the ends of the phases of `clients` (n,) in `round`."""
+    def draw(self, round: int, time_s: float, clients: IntArray, tries: int = 0) -> Ends:
+        """Return the ends of the phases of `clients` (n,) in `round`. `tries`: times that their messages were lost before."""
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Ends:
         """Return the draw that `state` was saved from."""
@@ -258,7 +261,7 @@ class Durations:
         self._never_takes_time = False
         """True once it is known that the phase will never take time."""
 
-    def draw(self, round: int, time_s: float, clients: IntArray) -> RoundDraw[float] | Certain[float]:
+    def draw(self, round: int, time_s: float, clients: IntArray, tries: int = 0) -> RoundDraw[float] | Certain[float]:
         """Return the durations of `clients` (n,) in `round`, seconds."""
         # Fast path for the rest of the run, once a law that never changes is known to take no time.
         if self._never_takes_time:
@@ -266,7 +269,7 @@ class Durations:
         law, until_s = self.law.at(round, time_s)
         # Only a law that holds for ever and takes no time makes the draw superfluous.
         if until_s < _EVER or not self._skippable.may_skip(law):
-            return RoundDraw(self, round, clients, time_s)
+            return RoundDraw(self, round, clients, time_s, tries)
         self._never_takes_time = self.law.fixed
         return self._no_time
 
@@ -349,15 +352,15 @@ class Survivals:
             law.step(self._state_draws.uniforms(round, self.clients))
         self._never_has_state = law.memoryless and self.law.fixed
 
-    def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[bool]:
-        """Return the survival of the transmissions of `clients` (n,) in `round`."""
+    def draw(self, round: int, time_s: float, clients: IntArray, tries: int = 0) -> Draw[bool]:
+        """Return the survival of the transmissions of `clients` (n,) in `round`, which were lost `tries` times before."""
         # Fast path for the rest of the run, once a law that never changes is known to lose nothing.
         if self._never_loses:
             return self._no_loss
         law, until_s = self.current_law(round, time_s)
         # Only a law that holds for ever and loses nothing makes the draw superfluous.
         if until_s < _EVER or not self._skippable.may_skip(law):
-            return RoundDraw(self, round, clients, time_s)
+            return RoundDraw(self, round, clients, time_s, tries)
         self._never_loses = self.law.fixed
         return self._no_loss
 

@@ -14,6 +14,7 @@ from netsim.network.access import OwnLinkAccess, UplinkAccess
 from netsim.network.bandwidth.arrival import arrival_s
 from netsim.network.bandwidth.carriers import Carrier, NoCarrier, Port
 from netsim.network.draws import Durations, Phases, Survivals
+from netsim.network.resending import NEVER_AGAIN, Resending
 from netsim.network.sizes import Sizes
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ class MediumLaws:
     """Amount of local training; None if unknown."""
     sample: Timeline[DelayLaw] | None = None
     """Time for each sample; None: no time."""
+    down_resending: Resending = NEVER_AGAIN
+    """Rule by which lost models are sent again."""
+    up_resending: Resending = NEVER_AGAIN
+    """Rule by which lost updates are sent again."""
     reached_by_outages: bool = True
     """False if the clients are peers: they train without transfers, so outages destroy only messages between them."""
 
@@ -78,6 +83,7 @@ class Medium:
         self.uplink = Survivals(
             clients=clients, law=laws.uplink, draws=streams["uplink.loss"], state_draws=streams["uplink.state"]
         )
+        self.down_resending, self.up_resending = laws.down_resending, laws.up_resending
         self.access: UplinkAccess[Any] = access or OwnLinkAccess()
         """Access to the uplink; by default every client has a link of its own."""
         self.reached_by_outages = laws.reached_by_outages
@@ -114,6 +120,8 @@ class Medium:
                 downlink=self.downlink.law,
                 uplink=self.uplink.law,
                 sample=sample,
+                down_resending=self.down_resending,
+                up_resending=self.up_resending,
             ),
             streams=streams,
             access=self.access,

@@ -1,4 +1,4 @@
-"""Rule by which clients send lost messages and opinions again."""
+"""Rule by which lost messages are sent again: models, updates, probes, opinions, and messages between clients."""
 
 from __future__ import annotations
 

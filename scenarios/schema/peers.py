@@ -27,16 +27,21 @@ class Outage(Section):
     """A partition: every link between two of these groups of clients is down; who is named in none is in one further group."""
 
 
-class PeerKeys(Section):
+class ResendKeys(Section):
+    """Keys of links whose lost messages are sent again."""
+
+    max_resends: Annotated[int, Field(ge=0, le=999)] = 0
+    """Number of times that a lost message is sent again."""
+    resend_after_s: Pause = 0.0
+    """Seconds after the time at which a lost message would have arrived, until it is sent again."""
+
+
+class PeerKeys(ResendKeys):
     """Keys of the links between clients that links to the server do not have."""
 
     topology: component_of("topology") = {"kind": "random-geometric"}  # type: ignore[valid-type]
     """Graph of neighbours."""
     speed_km_per_s: Positive = 299_792.458
     """Speed of signals."""
-    max_resends: Annotated[int, Field(ge=0, le=999)] = 0
-    """Number of times that a lost message is sent again."""
-    resend_after_s: Pause = 0.0
-    """Seconds after the time at which a lost message would have arrived, until it is sent again."""
     outages: list[Outage] = []
     """Links that fail and come back, and partitions."""

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic.json_schema import JsonSchemaValue
 
 from scenarios.registry.components import component_of
-from scenarios.schema.peers import PeerKeys
+from scenarios.schema.peers import PeerKeys, ResendKeys
 from scenarios.schema.per_client import PER_CLIENT_JSON, PerClientField, read_per_client
 from scenarios.schema.section import Section, missing, problem, refusal
 from scenarios.schema.servers.slotted import OpinionKeys
@@ -285,7 +285,7 @@ class VaryingLink(Link):
         return self
 
 
-class Downlink(VaryingLink):
+class Downlink(ResendKeys, VaryingLink):
     """A link between server and clients: a delay, then bytes over bandwidth, over a channel that may lose the transmission."""
 
     shared: SharedLink | None = None

@@ -42,7 +42,10 @@ def refuse_endless(scenario: Scenario, timelines: Iterable[HasLaws], carried: It
         (law for timeline in timelines for law in timeline.laws), (timeline.at(1, 0.0)[0] for timeline in carried)
     )
     longest_s = max((float(law.mean_s(all_clients).max()) for law in laws), default=0.0)
-    longest_s = max(longest_s, *(section.resend_after_s for section in (scenario.opinions, scenario.peers) if section), 0.0)
+    links = [scenario.downlink, scenario.uplink, scenario.opinions, scenario.peers]
+    if scenario.edges is not None:
+        links += [scenario.edges.downlink, scenario.edges.uplink]
+    longest_s = max(longest_s, *(link.resend_after_s for link in links if link is not None))
     # A round of fixed length ends in any case.
     if not scenario.server.own:
         longest_s = max(longest_s, scenario.server.parameters().get("round_s") or 0.0)

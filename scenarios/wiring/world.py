@@ -31,6 +31,7 @@ from scenarios.wiring.clients.population import Context, Population, resolve_par
 from scenarios.wiring.laws import channel_timeline
 from scenarios.wiring.learning.accounting import require_accountant
 from scenarios.wiring.network.outages import build_outages
+from scenarios.wiring.network.resending import resending_rule
 from scenarios.wiring.script.wiring import build_script
 from scenarios.wiring.servers.probes import build_probing
 
@@ -254,6 +255,8 @@ class World:
                 uplink=channel_timeline(scenario.uplink, "uplink", context),
                 work=self.training.work,
                 sample=self.training.update_sample(),
+                down_resending=resending_rule(scenario.downlink),
+                up_resending=resending_rule(scenario.uplink),
                 reached_by_outages=scenario.server.sends_updates,
             ),
             streams=context.streams,

@@ -363,6 +363,15 @@ RELATIONS: dict[str, Relation] = {
         ignored=_WORK,
     ),
     "messages one by one": Relation(_setting({"output.messages_table": True}, only=_kind("fl-da"))),
+    "models and updates sent again when lost, of which none is": Relation(
+        _setting(
+            {"downlink.max_resends": 3, "uplink.max_resends": 3},
+            unless=[
+                *(f"{link}.{key}" for link in ("downlink", "uplink") for key in ("channel", "changes", "bandwidth", "shared")),
+                *("channels", "outages", "script", "network", "edges", "peers"),
+            ],
+        )
+    ),
     "opinions sent again when lost, of which none is": Relation(
         _setting({"opinions.max_resends": 3}, unless=["opinions.channel", "outages", "script"], only=_kind("fl-fa", "fl-da"))
     ),

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netsim.clients.steps.access import Access
 from netsim.clients.steps.compute import Compute
+from netsim.clients.steps.resending_transfer import ResendingTransfer
 from netsim.clients.steps.transfer import DOWNWARD, UPWARD, Transfer
 
 if TYPE_CHECKING:
     from netsim.clients.rules import UpdateRules
     from netsim.clients.steps.step import Executor, Step
     from netsim.network.medium import Medium
+    from netsim.network.resending import Resending
 
 
 class Recipe(NamedTuple):
@@ -35,9 +37,11 @@ def update_recipe(executor: Executor, medium: Medium, rules: UpdateRules, kind: 
     """Return the recipe of updates over `medium`; `kind` names their messages on its carriers (bytes over shared links)."""
     down, up = medium.ports(kind)
     # Without a carrier (`carries`), the delay of a transfer includes the time of its bytes.
-    model = Transfer(executor, DOWNWARD, medium, port=down if medium.down.carries else None, immediate=True)
+    model = _transfer_class(medium.down_resending)(
+        executor, DOWNWARD, medium, port=down if medium.down.carries else None, immediate=True
+    )
     compute, access = Compute(executor, medium, rules.on_work), Access(executor, medium.access)
-    update = Transfer(
+    update = _transfer_class(medium.up_resending)(
         executor,
         UPWARD,
         medium,
@@ -55,3 +59,8 @@ def update_recipe(executor: Executor, medium: Medium, rules: UpdateRules, kind: 
     for step, following in pairwise(steps):
         step.following = following
     return Recipe(steps, model, update, access)
+
+
+def _transfer_class(resending: Resending) -> type[Transfer]:
+    """Return the class of transfers under the rule `resending`."""
+    return ResendingTransfer if resending.max_resends else Transfer

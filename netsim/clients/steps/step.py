@@ -19,6 +19,9 @@ class Executor(Protocol):
     def wait(self, update: Update, power: int, now: float) -> None:
         """Wait until other code ends the present step, or the client leaves."""
 
+    def replan(self, update: Update, ends_s: float) -> None:
+        """Move the end of the present step to another time."""
+
     def proceed(self, update: Update, now: float) -> None:
         """End the present step and begin the one that follows."""
 

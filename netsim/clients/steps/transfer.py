@@ -40,10 +40,12 @@ class Direction(NamedTuple):
     """Column of the bytes sent."""
     bytes_row: int
     """Row of the bytes sent (`netsim.clients.vectorised.columns`)."""
+    resending: str
+    """Attribute of the medium with the rule by which lost messages are sent again."""
 
 
-DOWNWARD = Direction(DOWNLOADING, "model_draws", "place", "download", "downlink", "bytes_down", DOWN)
-UPWARD = Direction(UPLOADING, "send_draws", "send_place", "upload", "uplink", "bytes_up", UP)
+DOWNWARD = Direction(DOWNLOADING, "model_draws", "place", "download", "downlink", "bytes_down", DOWN, "down_resending")
+UPWARD = Direction(UPLOADING, "send_draws", "send_place", "upload", "uplink", "bytes_up", UP, "up_resending")
 
 
 class Transfer(Step):
@@ -112,19 +114,27 @@ class Transfer(Step):
             self.arrive(update, now)
         else:
             self._executor.wait(update, self.power, now)
-            self._port.join(update.client, update.client, getattr(update, self._bytes))
+            self._port.join(update.client, update.client, self._sizes[update.client])
 
     def arrive(self, update: Update, now: float, link: str | None = None) -> None:
         """Handle the end of the transfer: the message is lost, or the update goes on. `link`: cause of a loss by links of the
         network, or None.
         """
-        outage = None if self._outages is None else self._outages.cause(update.client, update.phase_start_s, now)
+        outage = None if self._outages is None else self._outages.cause(update.client, self._sent_s(update), now)
         access_loss = None if self._access is None else self._access.loss(update)
         cause = cause_of_loss(outage, access_loss, link, update.survives)
         if cause is None:
             self._executor.proceed(update, now)
         else:
-            self._executor.end(update, "lost", now, cause)
+            self._lose(update, now, cause)
+
+    def _sent_s(self, update: Update) -> float:
+        """Return the time at which the message that arrives now was sent, seconds."""
+        return update.phase_start_s
+
+    def _lose(self, update: Update, now: float, cause: str) -> None:
+        """Handle the loss of the message for `cause`: the attempt ends."""
+        self._executor.end(update, "lost", now, cause)
 
     def listen(self, on_carried: Callable[[Transfer, int, str | None], None]) -> None:
         """Set the callback for the end of a client's bytes; it gets this step, the client, and the cause of a loss or None."""

@@ -89,9 +89,9 @@ class DelaysThenBytes:
         self._delays = delays
         self._ends_after = ends_after
 
-    def draw(self, round: int, time_s: float, clients: IntArray) -> Ends:
+    def draw(self, round: int, time_s: float, clients: IntArray, tries: int = 0) -> Ends:
         """Draw the delays of `clients` (n,) in `round`; return the ends of their bytes."""
-        return self._ends_after(round, time_s, clients, self._delays.draw(round, time_s, clients))
+        return self._ends_after(round, time_s, clients, self._delays.draw(round, time_s, clients, tries))
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Ends:
         """Return the ends that `state` was saved from."""

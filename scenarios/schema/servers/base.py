@@ -156,6 +156,9 @@ def check_channels(scenario: "Scenario", contention: bool, key: str, senders: in
         raise missing("channels" if channels is None else "scheduler", scenario)
     if scenario.uplink.sub_channels is not None:
         raise problem(("uplink", "sub_channels"), scenario.uplink.sub_channels, "leave it out: [channels] has the sub-channels")
+    if scenario.uplink.max_resends and scenario.uplink.resend_after_s:
+        why = "leave it out: a client keeps its sub-channel, and sends a lost update again at once"
+        raise problem(("uplink", "resend_after_s"), scenario.uplink.resend_after_s, why)
     contends = resolve("scheduler", scheduler.kind).contends
     if contends and not contention:
         raise problem(("scheduler", "kind"), scheduler.kind, "lets clients collide; set server.contention = true")

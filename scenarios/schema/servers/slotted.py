@@ -184,8 +184,6 @@ class OpinionKeys(Section):
     """Size of an opinion as it is uploaded."""
     max_resends: Annotated[int, Field(ge=0, le=999)] = 0
     """Number of times that a lost opinion is sent again. One that never arrives leaves the client's last one in its place."""
-    resend_after_s: Pause = 0.0
-    """Seconds after the time at which a lost opinion would have arrived, until it is sent again."""
     wait_s: Pause | None = None
     """Seconds after the last test that the server waits for opinions; absent: for all that may come."""
     synthetic: Synthetic | None = None

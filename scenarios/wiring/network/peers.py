@@ -22,12 +22,13 @@ from netsim.network.transport.link_outages import Absences, Cuts, Outage, Outage
 from netsim.network.transport.messages import Star, jammed_links
 from netsim.network.transport.transport import Transport
 from scenarios.registry.components import Keywords, construct, key_at, name_refusals
-from scenarios.schema.world import Opinions, Peers
+from scenarios.schema.world import Peers
 from scenarios.wiring.clients.population import Context
 from scenarios.wiring.laws import channel_timeline, delay_timeline
 from scenarios.wiring.network.bandwidth import build_opinion_carrier, build_peer_carrier
 from scenarios.wiring.network.jammers import build_jammers
 from scenarios.wiring.network.payload import Message
+from scenarios.wiring.network.resending import resending_rule
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -97,7 +98,7 @@ def build_links(
         graph=graph,
         laws=laws,
         streams=streams,
-        resending=resending_rule(section, "peers") if resending is None else resending,
+        resending=resending_rule(section) if resending is None else resending,
         disturbances=Disturbances(
             outages=cuts,
             absences=None if presence is None else Absences(graph=graph, presence=presence),
@@ -164,7 +165,7 @@ def build_opinion_links(
             carrier=carrier,
         ),
         streams=world.streams,
-        resending=resending_rule(section, "opinions"),
+        resending=resending_rule(section),
         disturbances=Disturbances(
             absences=None if presence is None else Absences(graph=star, presence=presence),
             clients=outages,
@@ -174,12 +175,6 @@ def build_opinion_links(
         kind="opinion",
         recording=world.scenario.output.messages_table,
     )
-
-
-def resending_rule(section: Peers | Opinions, path: str) -> Resending:
-    """Return the rule for sending lost messages again, from the keys of the section at `path`; raises UserError."""
-    keys = ("max_resends", "resend_after_s")
-    return construct_at(Resending, path, {name: getattr(section, name) for name in keys}, {})
 
 
 def construct_at(

@@ -38,6 +38,7 @@ from scenarios.wiring.laws import channel_timeline, delay_timeline
 from scenarios.wiring.network.bandwidth import build_carrier
 from scenarios.wiring.network.cables import edge_carriers
 from scenarios.wiring.network.payload import LONGEST_S, models_down, updates_up
+from scenarios.wiring.network.resending import resending_rule
 from scenarios.wiring.script.edges import ScriptedEdges
 from scenarios.wiring.servers.edge_layout import Layout, lay_out
 from scenarios.wiring.servers.probes import build_probing
@@ -428,6 +429,8 @@ def _ways(section: Edges, context: Context) -> MediumLaws:
         upload=delay_timeline(section.uplink, "edges.uplink", context),
         downlink=channel_timeline(section.downlink, "edges.downlink", context),
         uplink=channel_timeline(section.uplink, "edges.uplink", context),
+        down_resending=resending_rule(section.downlink),
+        up_resending=resending_rule(section.uplink),
     )
 
 

@@ -59,6 +59,27 @@ def test_updates_that_are_sent_again_are_on_the_path_as_often_as_they_move_the_e
     assert sum(moved) > 10
 
 
+@pytest.mark.parametrize("name", ["synchronous", "first", "deadline", "queue", "buffered", "safa"])
+def test_a_message_that_is_sent_again_moves_the_end_once_for_each_sending(name: str) -> None:
+    again = {"max_resends": 3, "resend_after_s": 0.17}
+    lossy = {"channel": {"kind": "bernoulli", "success": 0.5}} | again
+    tables = WORLDS[name] | {"payload": {"down_bytes": 1, "up_bytes": 1}}
+    tables |= {"downlink": tables["downlink"] | lossy, "uplink": tables["uplink"] | lossy}
+    run = played(tables)
+    path, was_s = critical_path(run_records(run)), end_s(tables)
+    assert path["exact"].all()
+    attempts = run.clients.set_index("number")
+    numbers = path.dropna(subset="attempt").drop_duplicates(["phase", "attempt"])
+    most_sendings = 0
+    for phase, column in (("download", "bytes_down"), ("upload", "bytes_up")):
+        held = attempts.loc[numbers["attempt"][numbers["phase"] == phase].astype(int)]
+        most_sendings = max(most_sendings, held[column].max())
+        for client, sendings in held.groupby("client")[column].sum().items():
+            moved = (end_s(tables, Phase(phase, None, int(client))) - was_s) / LONGER_S
+            assert moved == pytest.approx(sendings, abs=2e-3), (phase, client)
+    assert most_sendings > 2
+
+
 def test_the_opening_that_waits_for_a_client_is_part_of_the_path() -> None:
     path = critical_path(run_records(played(WORLDS["waits"])))
     assert set(path["phase"]) <= {"download", "compute", "upload"}

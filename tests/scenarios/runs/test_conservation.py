@@ -88,3 +88,22 @@ def test_messages_of_each_kind_balance(name: str, tmp_path: Path) -> None:
     for kind, expected in sent.items():
         assert found[kind] == {end: expected.get(end, 0) for end in ENDS}, kind
         assert min(found[kind]["jammed"], found[kind]["delivered"]) > 0
+
+
+@pytest.mark.parametrize("name", ["star", "star, deadline", "tiers"])
+def test_each_sending_of_a_lost_message_is_a_transfer(name: str, tmp_path: Path) -> None:
+    again = {"max_resends": 2, "resend_after_s": 0.05}
+    tables = TROUBLE | WORLDS[name] | {"downlink": again, "uplink": again}
+    if name == "tiers":
+        tables["edges"] = WORLDS[name]["edges"] | {"downlink": again, "uplink": again}
+    run(parse(tables), tmp_path / "run")
+    sent = {path.stem: pq.read_table(path).to_pandas() for path in (tmp_path / "run").glob("*.parquet")}
+    senders = [sent["clients"], *([sent["edges"]] if name == "tiers" else [])]
+    arrivals = {"model": [rows[then].notna() for rows, then in zip(senders, ("compute_start_s", "term_start_s"), strict=False)]}
+    arrivals["update"] = [rows["outcome"] == "delivered" for rows in senders]
+    sizes = {"model": ("bytes_down", [700, 700]), "update": ("bytes_up", [1300, 700])}
+    for kind, (column, bytes_each) in sizes.items():
+        sendings = sum(rows[column].sum() // size for rows, size in zip(senders, bytes_each, strict=False))
+        outcomes = sent["transfers"].loc[sent["transfers"]["kind"] == kind, "outcome"].value_counts()
+        assert outcomes.sum() == sendings > 1.05 * sum((rows[column] > 0).sum() for rows in senders)
+        assert outcomes["delivered"] == sum(map(sum, arrivals[kind]))
