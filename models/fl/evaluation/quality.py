@@ -29,8 +29,16 @@ _BATCH = 1000
 """Samples that are scored at once."""
 
 
+class Draws(Protocol):
+    """Addressed draws of one purpose (`netsim.core.streams.Stream`)."""
+
+    def generator(self, index: int) -> np.random.Generator: ...
+
+
 class Randomness(Protocol):
     """Addressed random generators (`netsim.core.streams.Streams`)."""
+
+    def __getitem__(self, name: str) -> Draws: ...
 
     def generator(self, name: str, *index: int) -> np.random.Generator: ...
 

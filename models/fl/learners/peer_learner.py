@@ -28,6 +28,9 @@ _CHUNK_NUMBERS = 2**21
 _MOST_PENDING = 2**12
 """Most models that may wait at the close of a round. If more wait, they are computed, although nothing reads them yet."""
 
+# Copies of the rows of a matrix, each with memory of its own. By its other name, `torch.unbind_copy`, it has no type.
+_UNBIND_COPY = torch.ops.aten.unbind_copy.int
+
 
 class _Training(NamedTuple):
     """A model to be computed: the model of `peer` after its local training in its own `round` from the model `start`."""
@@ -249,9 +252,9 @@ class PeerLearner:
 
     def _keep(self, numbers: list[int], rows: Tensor) -> None:
         """Put computed models `rows` (n, d) into the store under `numbers`."""
-        for number, row in zip(numbers, rows, strict=True):
-            # A copy: a view of one row would keep all rows in memory.
-            self._put(number, row.clone())
+        # Copies: a view of one row would keep all rows in memory. One call for all: to clone row by row takes four times as long.
+        for number, row in zip(numbers, _UNBIND_COPY(rows), strict=True):
+            self._put(number, row)
 
     def _drop(self, numbers: list[int]) -> None:
         """Release computed models."""

@@ -142,6 +142,9 @@ def test_a_generator_is_philox_at_its_key_and_address() -> None:
         counter = np.array([1 << 63, *address, *[0] * (3 - len(address))], np.uint64)
         expected = np.random.Generator(np.random.Philox(key=key, counter=counter)).random(5)
         assert np.array_equal(streams.generator("batches", *address).random(5), expected)
+    # A stream's generator draws the same at the address whose second number is the upper word of the index.
+    moved = [streams["batches"].generator(client << 64 | 3).random(5) for client in (4, 1)]
+    assert np.array_equal(moved, [streams.generator("batches", 3, client).random(5) for client in (4, 1)])
 
 
 def test_draws_of_an_address_used_again_are_of_the_seed_and_of_nobody_else() -> None:

@@ -58,7 +58,7 @@ def test_what_is_not_named_stays_and_the_rest_is_trained_as_torch_does(kind, opt
         parameter.requires_grad_(name in trained_names(trained))
     rate = optimizer.learning_rate
     for update, client in zip(updates, (0, 2), strict=True):
-        batches = learner._work._batches(Update(client, 1, 0, math.inf))
+        batches = learner._work._batches([Update(client, 1, 0, math.inf)])[0]
         # torch leaves alone what has no gradient, weight decay included.
         whole = train_one(
             network, data.train_x, data.train_y, batches, kind=kind, options={"learning_rate": rate, **options}, proximal=0.3
