@@ -47,9 +47,11 @@ def raise_interrupts() -> None:
 
 
 def ignore_interrupts_at_the_end() -> None:
-    """Ignore Ctrl-C from here on: the process only ends, and an interrupt would only add a traceback."""
+    """Ignore all of these signals from here on: the process only ends, and an interrupt would only add a traceback."""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Python gives back SIGALRM before it ends, so that a late timer would kill the process.
+    for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import start
+from tests.helpers.commands import ROOT, start
 
 SCENARIO = """
 name = "own"
@@ -77,3 +79,20 @@ def test_a_second_interrupt_ends_an_import_at_once(tmp_path: Path) -> None:
     os.kill(started.pid, signal.SIGINT)
     _, err = started.communicate(timeout=60)
     assert (started.returncode, err) == (130, "interrupted\n")
+
+
+AT_THE_END = """
+import atexit, os, sys
+from netsim import _command
+atexit.register(os.kill, os.getpid(), int(sys.argv.pop()))
+_command()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_changes_nothing_once_the_command_has_ended(number: signal.Signals) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", AT_THE_END, "--version", str(int(number))],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
