@@ -242,7 +242,7 @@ class TrainingCluster(TrainingWorkers):
         try:
             message = {"desk": seat.desk.key, "call": call}
             if place.block is None:
-                message["numbers"] = to_serialize(place.numbers)  # type: ignore[no-untyped-call]
+                message["numbers"] = to_serialize(place.numbers)
             if seat.reached:
                 answer = await getattr(client.rpc(seat.address), TRAIN)(**message)
             else:

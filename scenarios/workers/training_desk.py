@@ -183,7 +183,7 @@ def serve(desk: Desk) -> None:
     """
     from distributed import secede
 
-    secede()  # type: ignore[no-untyped-call]
+    secede()
     while is_wanted():
         with suppress(Empty):
             desk.calls.get(timeout=_LOOK_S)()
@@ -209,7 +209,7 @@ async def train_at_desk(desk: str, call: bytes, numbers: Numbers | None = None) 
 
     found.calls.put(act)
     outcome, ends = await answer
-    sent = None if ends is None else to_serialize(ends)  # type: ignore[no-untyped-call]
+    sent = None if ends is None else to_serialize(ends)
     return {"outcome": pickle.dumps(outcome), "numbers": sent}
 
 
