@@ -89,6 +89,9 @@ class SquaredHinge:
 
 def finite_rows(values: Tensor) -> Tensor:
     """Return True for the rows of `values` (n, d) that hold finite numbers only; (n,)."""
+    # A sum is finite only if all its numbers are. So one pass is enough where all rows are finite, and no sum is too large.
+    if values.sum().isfinite():
+        return torch.ones(len(values), dtype=torch.bool, device=values.device)
     # 0 times inf or NaN is NaN. On a CPU this is faster than a reduction of booleans, 40 times for the updates of ten clients.
     return (values * 0.0).sum(1) == 0.0
 

@@ -123,7 +123,7 @@ class ExchangeProtocol(TrainingProtocol):
 
         A peer that was away while it waited for its neighbours returns to that wait.
         """
-        host, round = self.host, int(self.host.round[peer])
+        host, round = self.host, self.host.round.item(peer)
         has_sent = self._sent[peer] == round
         if self._has_trained(peer, round):
             # The peer was away while it waited, and returns to the same round.
@@ -146,7 +146,7 @@ class ExchangeProtocol(TrainingProtocol):
 
     def on_trained(self, peer: int, model: int) -> None:
         """Send the trained model (unless the one before was sent), and wait for the neighbours."""
-        round = int(self.host.round[peer])
+        round = self.host.round.item(peer)
         self._ready[peer] = True
         self._trained[peer] = model
         if self._trains_first:

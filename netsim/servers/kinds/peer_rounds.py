@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from netsim.clients.update import BEGUN_BY
-from netsim.clients.vectorised.columns import AFTER, BEGUN, DELIVERED, DRAWN, END, NUMBER, OUTCOME, SELECTED, Columns
+from netsim.clients.vectorised.columns import AFTER, BEGUN, DELIVERED, DRAWN, END, NUMBER, OUTCOME, Columns
 from netsim.network.transport.messages import Message, MessageHandler, Stage
 
 if TYPE_CHECKING:
@@ -91,7 +91,9 @@ class _OwnRound:
 
     number: int
     attempts: Columns
-    """Attempts (K) by peer, from `begins_s`; numbers and causes follow as they begin."""
+    """Attempts (K) by peer; numbers and causes follow as they begin."""
+    begins_s: FloatArray
+    """Beginning (K,) of the own round of each peer."""
     draws: tuple[ModelDraws, SendDraws]
     sendings: list[_Sending] = field(default_factory=list)
     """Sendings of its messages, by number of tries; the first holds all messages."""
@@ -116,12 +118,6 @@ class _OwnRound:
     """Local steps (K) requested of each peer."""
     numbers: list[int] = field(default_factory=list)
     """Number (K,) of the attempt of each peer that has begun."""
-
-    @property
-    def begins_s(self) -> FloatArray:
-        """Beginning (K,) of the own round of each peer."""
-        begins_s: FloatArray = self.attempts.times[SELECTED]
-        return begins_s
 
 
 class _CallOrder(NamedTuple):
@@ -152,9 +148,9 @@ class PeerRounds:
         self._begun: list[tuple[int, int, int, int, int]] = []
         """Attempts that began since the last `settle`: own round, peer, number, and cause as in `Columns`."""
         self._queue: list[tuple[float, int, int, int]] = []
-        """Ends of trainings and arrivals up to the close: time, own round, peer or edge, and `_TRAINED` or a message's place."""
-        self._next = 0
-        """Place in the queue of the first that has not been played."""
+        """Ends of trainings and arrivals up to the close that have not been played, the next one last: time, own round, peer or
+        edge, and `_TRAINED` or a message's place.
+        """
         self._now = self._settled_s = -math.inf
         """Time of what is played at present; and time up to which all is counted."""
         self.closes_s = -math.inf
@@ -204,7 +200,9 @@ class PeerRounds:
         if (attempts.counts[OUTCOME] != DELIVERED).any():
             return None
         peers = len(begins_s)
-        own = _OwnRound(number=number, attempts=attempts, draws=draws, contents=[None] * peers, numbers=[0] * peers)
+        own = _OwnRound(
+            number=number, attempts=attempts, begins_s=begins_s, draws=draws, contents=[None] * peers, numbers=[0] * peers
+        )
         own.steps = attempts.counts[DRAWN].tolist()
 
         def arrivals_s(edges: IntArray, sent_s: FloatArray) -> FloatArray:
@@ -217,7 +215,7 @@ class PeerRounds:
             self._send(own, sent_s)
             return own.arrivals_s
 
-        ends_s = host.protocol.foresee(number, own.begins_s, own.attempts.times[END], arrivals_s)
+        ends_s = host.protocol.foresee(number, begins_s, attempts.times[END], arrivals_s)
         if ends_s is None or not np.isfinite(ends_s).all():
             return None
         own.ends_s = ends_s
@@ -263,7 +261,7 @@ class PeerRounds:
             parts_s.append(own.times[first:last])
             parts.append(own.events[:, first:last])
         times, (origins, ends, tries, places) = np.concatenate(parts_s), np.concatenate(parts, axis=1)
-        order = np.lexsort((places, tries, times))
+        order = np.lexsort((places, tries, times))[::-1]
         times, origins = times[order], origins[order]
         # Events of one instant come in the order in which they were scheduled. It is known for messages of one peer, and for
         # those that it sends at the end of its training, which they follow.
@@ -271,7 +269,6 @@ class PeerRounds:
             return False
         numbers = origins // (2 * peers)
         self._queue = list(zip(times.tolist(), numbers.tolist(), ends[order].tolist(), places[order].tolist(), strict=True))
-        self._next = 0
         return True
 
     # What happens
@@ -284,7 +281,7 @@ class PeerRounds:
     def begin(self, peer: int, round: int, cause: Cause) -> None:
         """Begin the attempt of `peer` in its own `round`."""
         host, own = self._host, self._rounds[round]
-        if self._now > -math.inf and own.begins_s[peer] != self._now:
+        if self._now > -math.inf and own.begins_s.item(peer) != self._now:
             kind = type(host.protocol).__name__
             raise RuntimeError(f"{kind}.foresee: peer {peer} begins round {round} at another time than it says")
         number = own.numbers[peer] = host.pool.started + len(self._begun) + 1
@@ -299,11 +296,9 @@ class PeerRounds:
         """Play what happens up to and including `until_s` to the protocol, and count it."""
         if until_s == self._settled_s:
             return
-        host, rounds, sources = self._host, self._rounds, self._host.transport.sources
-        queue, last = self._queue, len(self._queue)
-        while self._next < last and queue[self._next][0] <= until_s:
-            self._now, number, peer_or_edge, place = queue[self._next]
-            self._next += 1
+        host, rounds, sources, queue = self._host, self._rounds, self._host.transport.sources, self._queue
+        while queue and queue[-1][0] <= until_s:
+            self._now, number, peer_or_edge, place = queue.pop()
             own = rounds[number]
             if place == _TRAINED:
                 peer = peer_or_edge
@@ -323,8 +318,9 @@ class PeerRounds:
             begun = np.array(self._begun, np.int64)
             parts = []
             for number, own in self._rounds.items():
-                peers, counts = begun[begun[:, 0] == number, 1:].T[0], own.attempts.counts
-                counts[[[NUMBER], [BEGUN], [AFTER]], peers] = begun[begun[:, 0] == number, 2:].T
+                peers, *causes = begun[begun[:, 0] == number, 1:].T
+                for row, values in zip((NUMBER, BEGUN, AFTER), causes, strict=True):
+                    own.attempts.counts[row, peers] = values
                 parts.append(own.attempts.take(peers))
             pool.whole_rounds.join(parts[0].append_tables(parts[1:]), {number: own.draws for number, own in self._rounds.items()})
             self._begun.clear()

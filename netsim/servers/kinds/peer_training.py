@@ -57,7 +57,7 @@ class PeersAtWork(StateFields):
     `size_bytes` (K,): bytes of a model as each peer sends it.
     """
 
-    state_fields = ("protocol", "model", "round", "training", "_start", "_away", "_timers", "_last_attempt")
+    state_fields = ("protocol", "model", "round", "training", "_start", "_away", "_timers")
     needs_updates = needs_losses = False
     restarts: Sequence[tuple[int, int]] = ()
     selection: IntArray | Selection = _NOBODY
@@ -111,8 +111,6 @@ class PeersAtWork(StateFields):
         self.standstill = ""
         """In words, which peers wait for which, where no round can close any more; empty otherwise."""
         self._never_moves = False
-        self._last_attempt: IntArray = np.zeros(peers, np.int64)
-        """(K,) number of the last attempt of each peer."""
         self._beginning = -1
         """The peer whose own round begins at this instant and has not started its training; -1: none."""
         self._cause: Cause | None = None
@@ -263,11 +261,10 @@ class PeersAtWork(StateFields):
 
     def train(self, peer: int, start: int | None = None) -> None:
         self.training[peer] = True
-        self._start[peer] = self.model[peer] if start is None else start
+        self._start[peer] = self.model.item(peer) if start is None else start
         self._at_work += 1
         self._beginning = -1
-        pool, round = self.pool, int(self.round[peer])
-        self._last_attempt[peer] = self._next_attempt()
+        pool, round = self.pool, self.round.item(peer)
         if self._foreseen is not None:
             self._foreseen.begin(peer, round, self._cause or pool.causes.begin_cause(peer))
             return
@@ -312,10 +309,10 @@ class PeersAtWork(StateFields):
 
     def finish(self, peer: int, model: int) -> None:
         # Count before the next round begins: without durations it may end within `_begin`.
-        self.model[peer] = model
-        self.round[peer] += 1
+        round = self.round.item(peer) + 1
+        self.model[peer], self.round[peer] = model, round
         self._may_finish -= 1
-        if not self.protocol.every_peer or self.round[peer] == self.open_round + 1:
+        if not self.protocol.every_peer or round == self.open_round + 1:
             self._left -= 1
             if self._left <= 0:
                 self.closer = self.closer or self._cause
@@ -323,7 +320,7 @@ class PeersAtWork(StateFields):
         self._begin(peer)
 
     def _begin(self, peer: int) -> None:
-        if self._may_begin(int(self.round[peer])):
+        if self._may_begin(self.round.item(peer)):
             self._beginning = peer
             self.protocol.begin(peer)
             self._beginning = -1
@@ -366,7 +363,7 @@ class PeersAtWork(StateFields):
         `PeerModels.train` takes them.
         """
         self._note_end(peer, attempt)
-        self.protocol.on_trained(peer, self.models.train(peer, round, int(self._start[peer]), steps, epsilon))
+        self.protocol.on_trained(peer, self.models.train(peer, round, self._start.item(peer), steps, epsilon))
 
     def _note_end(self, peer: int, attempt: int) -> None:
         self.training[peer] = False
