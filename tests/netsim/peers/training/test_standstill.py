@@ -200,6 +200,15 @@ def test_backups_that_are_too_few(tmp_path: Path) -> None:
     assert "(peer 1 for 0, 2)" in text
 
 
+def test_messages_that_are_all_lost_are_the_last_event(tmp_path: Path) -> None:
+    # Nothing arrives after them, and no training ends.
+    script = "tests.netsim.peers.training.test_standstill:cut_all"
+    ended, warnings = played(tmp_path / "run", server=protocol(backup=1), compute=SECOND, script=script)
+    assert ended == "nobody left"
+    (text,) = warnings
+    assert "peer 0 for 1, 4; " in text
+
+
 def test_gossip_whose_every_link_is_down_ends(tmp_path: Path) -> None:
     server = {"kind": "peers", "protocol": {"kind": "gossip-learning", "period_s": 1.0}}
     script = "tests.netsim.peers.training.test_standstill:cut_all"
