@@ -38,6 +38,9 @@ STAR = BYTES | {"server": {"per_round": 6, "when_short": "proceed"}}
 WORLDS: dict[str, dict[str, Any]] = {
     "star": STAR,
     "star, deadline": BYTES | {"server": STAR["server"] | {"deadline_s": 1.1, "stragglers": "cancel"}},
+    "star, clients asked first": BYTES
+    | {"server": STAR["server"] | {"per_round": 2, "deadline_s": 4.0, "stragglers": "cancel"}, "probe": {"deadline_s": 0.6}}
+    | {"policy": {"kind": "fedcs", "round_s": 4.0, "asked": 1.0, "uploads": "parallel"}},
     "tiers": BYTES
     | {"server": STAR["server"] | {"per_round": 2}}
     | {"edges": {"tiers": [{"name": "town", "nodes": ["root.0", "root.1"], "nearest": "delay", "rounds": 2}]}},
@@ -85,6 +88,11 @@ def test_messages_of_each_kind_balance(name: str, tmp_path: Path) -> None:
         models = [ends_of_parts(rows, "download_start_s", then) for rows, then in zip(attempts, nexts, strict=False)]
         updates = [ends_of_parts(rows, "upload_start_s", "outcome") for rows in attempts]
         sent = {"model": dict(sum(map(Counter, models), Counter())), "update": dict(sum(map(Counter, updates), Counter()))}
+        if "probes" in tables:
+            # A question on the way down and an answer on the way up are messages of one kind.
+            rows = tables["probes"]
+            questions = ends_of_parts(rows, "download_start_s", "compute_start_s")
+            sent["probe"] = dict(Counter(questions) + Counter(ends_of_parts(rows, "upload_start_s", "outcome")))
     for kind, expected in sent.items():
         assert found[kind] == {end: expected.get(end, 0) for end in ENDS}, kind
         assert min(found[kind]["jammed"], found[kind]["delivered"]) > 0
