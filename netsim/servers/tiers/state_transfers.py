@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import State
     from netsim.network.bandwidth.carriers import Key
     from netsim.network.medium import Medium
+    from netsim.network.resending import Resending
     from netsim.network.routed.network import RoutedNetwork
 
 _OWNER = _KIND = "states"
@@ -26,8 +27,9 @@ Leg = tuple[bool, int]
 class StateTransfers(Stateful, Protocol):
     """Transfers of states of clients, at most one for each client, from edge to edge."""
 
-    bytes: int
-    """Bytes sent so far, on each link between an edge and the node above, or once over a network."""
+    @property
+    def bytes(self) -> int:
+        """Bytes sent so far, on each link between an edge and the node above, or once over a network."""
 
     def listen(self, on_end: Callable[[int, str | None], None]) -> None:
         """Call `on_end` with the client of each transfer that ends, and the cause of its loss, None if it arrived."""
@@ -72,6 +74,79 @@ class RoutedStates:
     def load_state_dict(self, state: State) -> None:
         """Restore the bytes; the network restores transfers under way."""
         self.bytes = state["bytes"]
+
+
+class _Sending:
+    """A state that is sent again if it is lost."""
+
+    __slots__ = ("again_s", "source", "target", "tries")
+
+    def __init__(self, source: int, target: int, tries: int = 0, again_s: float | None = None) -> None:
+        self.source, self.target, self.tries = source, target, tries
+        self.again_s = again_s
+        """Time at which it is sent again; None while it is under way."""
+
+
+class ResendingStates:
+    """States that `inner` transfers and that are sent again by the rule `resending` if they are lost, the whole way from the old
+    edge.
+    """
+
+    def __init__(self, *, inner: StateTransfers, clock: Clock, resending: Resending) -> None:
+        self._inner, self._clock, self._resending = inner, clock, resending
+        self._sendings: dict[int, _Sending] = {}
+        """States under way or in the pause before they are sent again, by client."""
+        self._on_end: Callable[[int, str | None], None] = lambda client, cause: None
+        inner.listen(self._on_inner_end)
+
+    @property
+    def bytes(self) -> int:
+        return self._inner.bytes
+
+    def listen(self, on_end: Callable[[int, str | None], None]) -> None:
+        self._on_end = on_end
+
+    def begin(self, client: int, source: int, target: int) -> None:
+        self._sendings[client] = _Sending(source, target)
+        self._inner.begin(client, source, target)
+
+    def _on_inner_end(self, client: int, cause: str | None) -> None:
+        """Callback as a state has arrived or is lost for `cause`: send a lost one again, or pass the end on."""
+        sending, rule = self._sendings[client], self._resending
+        if cause is None or sending.tries >= rule.max_resends:
+            del self._sendings[client]
+            self._on_end(client, cause)
+        else:
+            sending.tries += 1
+            sending.again_s = self._clock.now + rule.resend_after_s
+            self._schedule(client, sending, sending.again_s)
+
+    def _schedule(self, client: int, sending: _Sending, again_s: float) -> None:
+        """Put the end of a pause on the clock."""
+        self._clock.call_at(again_s, partial(self._on_due, client), sending)
+
+    def _on_due(self, client: int, sending: _Sending) -> None:
+        """Callback at the end of a pause: send the state again, unless it was cancelled."""
+        if self._sendings.get(client) is sending:
+            sending.again_s = None
+            self._inner.begin(client, sending.source, sending.target)
+
+    def cancel(self, client: int) -> None:
+        if self._sendings.pop(client).again_s is None:
+            self._inner.cancel(client)
+
+    def state_dict(self) -> State:
+        """Return the state of the transfers, and of the states to send again."""
+        sendings = {client: [s.source, s.target, s.tries, s.again_s] for client, s in self._sendings.items()}
+        return {"inner": self._inner.state_dict(), "sendings": sendings}
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore the transfers, and schedule the ends of pauses."""
+        self._inner.load_state_dict(state["inner"])
+        self._sendings = {client: _Sending(*fields) for client, fields in state["sendings"].items()}
+        for client, sending in self._sendings.items():
+            if sending.again_s is not None:
+                self._schedule(client, sending, sending.again_s)
 
 
 class _Way:

@@ -24,7 +24,7 @@ from netsim.servers.tiers.coordinators import Coordinators
 from netsim.servers.tiers.edge import Edge, EdgeRule, NoModels
 from netsim.servers.tiers.members import Members, SharedMedium
 from netsim.servers.tiers.moves import Move, MoveRule, Moves
-from netsim.servers.tiers.state_transfers import LinkStates, RoutedStates, StateTransfers
+from netsim.servers.tiers.state_transfers import LinkStates, ResendingStates, RoutedStates, StateTransfers
 from netsim.servers.tiers.tree import TreeAttendance, TreeServer
 from scenarios.registry.arguments import argument_names
 from scenarios.registry.components import Component, construct
@@ -334,7 +334,8 @@ def _states(
         for source, target in sorted({pair for edges_visited in visited.values() for pair in permutations(edges_visited, 2)}):
             if section.state_bytes:
                 wired.require_way_between((ends[source], ends[target]))
-        return RoutedStates(network=wired.network, ends=ends, size_bytes=section.state_bytes)
+        routed = RoutedStates(network=wired.network, ends=ends, size_bytes=section.state_bytes)
+        return ResendingStates(inner=routed, clock=world.clock, resending=ways.up_resending)
     streams = RepeatedStreams(world.streams.seed, "edges.states.")
     medium = edge_pool.medium.probe_links(
         download=ways.download,
@@ -345,9 +346,10 @@ def _states(
         request_bytes=section.state_bytes,
         answer_bytes=section.state_bytes,
     )
-    return LinkStates(
+    inner = LinkStates(
         clock=world.clock, medium=medium, above=layout.above, repeat=streams.repeat, round=lambda: edge_medium.round
     )
+    return ResendingStates(inner=inner, clock=world.clock, resending=ways.up_resending)
 
 
 class _Stay(NamedTuple):

@@ -153,6 +153,18 @@ def test_a_state_that_is_lost_on_its_way_takes_the_update_with_it(tmp_path: Path
     assert (new.outcome, new.cause, new.outcome_s) == ("lost", "channel", pytest.approx(3.4))
 
 
+def test_a_state_that_is_lost_is_sent_again(tmp_path: Path) -> None:
+    """The second sending leaves half a second after the first was lost, and is lost a second later. Each counts 50 bytes."""
+    edges = _moving(tmp_path, "with-state") | {"state_bytes": 50}
+    never = constant(1.0) | {"channel": {"kind": "bernoulli", "success": [1e-9, 1.0]}}
+    again = never | {"max_resends": 1, "resend_after_s": 0.5}
+    _, records = played(study(edges=edges | {"uplink": again}, **SLOW))
+    _, new, *_ = (row for row in records.updates if row.client == 1)
+    assert (new.outcome, new.cause, new.outcome_s) == ("lost", "channel", pytest.approx(4.9))
+    models = sum(row.bytes_down + row.bytes_up for row in records.edges)
+    assert sum(row.backhaul_bytes for row in records.rounds) == models + 2 * 50
+
+
 def test_an_update_that_is_handed_over_counts_with_its_age(tmp_path: Path) -> None:
     """At edge 1, version 1 is the model that arrived at 1 s, version 2 that of its first round, version 3 the model that arrived
     at 4.4 s. Client 1's update began at 1 s, as version 1 was the newest, at edge 0 from the same model. Edge 1 folds it at
@@ -226,11 +238,15 @@ def _state(moving: str) -> dict[str, Any]:
 ROWS = "client,start_s,end_s,edge\n" + "".join(f"{n % 4},{n + 0.3},{n + 3.1},edge-{n % 2}\n" for n in range(1, 40, 2))
 FATES = ["lost", "finishes", "handed-over", "with-state"]
 LINK = {"delay": RANDOM, "channel": {"kind": "bernoulli", "success": 0.9}}
+AGAIN = {"channel": {"kind": "bernoulli", "success": 0.4}, "max_resends": 5, "resend_after_s": 1.5}
+NEVER = {"channel": {"kind": "bernoulli", "success": [1e-9, 1.0]}, "max_resends": 3, "resend_after_s": 1.0}
 VARYING = {"bandwidth": {"kind": "markov-levels", "levels_bytes_per_s": [50.0, 300.0], "mean_stay_s": [1.0, 1.0]}}
 
 
 def _rough(folder: Path, moving: str, kind: str) -> dict[str, Any]:
-    """Clients that move often: over random links with losses, over links whose bandwidth changes, over a network, or training."""
+    """Clients that move often: over random links with losses, after which messages may be sent again, over links whose bandwidth
+    changes, over a network, or training.
+    """
     make = learning if kind == "learner" else study
     tables = make(tier(rounds=2), compute={"delay": RANDOM}, rounds=10)
     tables["edges"] |= _moving(folder, moving, ROWS + "0,3.3,9.1,edge-1\n") | _state(moving)
@@ -239,16 +255,16 @@ def _rough(folder: Path, moving: str, kind: str) -> dict[str, Any]:
         tables["edges"] = {name: value for name, value in tables["edges"].items() if name not in ("downlink", "uplink")}
         tables["edges"]["tiers"] = [tier(rounds=2, nodes=["a", "b"])]
         return tables | {"network": network, "downlink": {}, "uplink": {}}
-    link = LINK | (VARYING if kind == "bandwidth" else {})
+    link = LINK | {"bandwidth": VARYING, "again": AGAIN}.get(kind, {})
     tables["edges"] |= {"downlink": link, "uplink": link}
     return tables | {
-        "uplink": LINK,
+        "uplink": link if kind == "again" else LINK,
         "availability": {"kind": "markov", "mean_on_s": 8.0, "mean_off_s": 2.0},
         "time_limit_s": 80.0,
     }
 
 
-@pytest.mark.parametrize("kind", ["links", "bandwidth", "network", "learner"])
+@pytest.mark.parametrize("kind", ["links", "again", "bandwidth", "network", "learner"])
 @pytest.mark.parametrize("moving", FATES[1:])
 def test_resumed_in_the_middle_clients_move_on(moving: str, kind: str, tmp_path: Path) -> None:
     tables = _rough(tmp_path, moving, kind)
@@ -328,8 +344,8 @@ def test_whatever_begins_ends_though_clients_move(moving: str, kind: str, tmp_pa
 
 @pytest.mark.parametrize(
     ("moving", "link"),
-    [("handed-over", {}), ("with-state", {}), ("with-state", VARYING)],
-    ids=["arrived", "delay of a state", "bytes of a state"],
+    [("handed-over", {}), ("with-state", {}), ("with-state", VARYING), ("with-state", NEVER)],
+    ids=["arrived", "delay of a state", "bytes of a state", "pause before a state is sent again"],
 )
 def test_resumed_while_a_move_is_under_way(moving: str, link: dict[str, Any], tmp_path: Path) -> None:
     """As above, client 1 moves at 2.4 s; the first round of the server closes later, while the state is on its way up or down.
@@ -339,11 +355,16 @@ def test_resumed_while_a_move_is_under_way(moving: str, link: dict[str, Any], tm
     edges = _moving(tmp_path, moving) | {"downlink": constant(1.0), "uplink": constant(1.0) | link}
     edges |= {"state_bytes": 400} if moving == "with-state" else {}
     tables = learning(edges=edges, payload={"down_bytes": 100, "up_bytes": 100}, **SLOW)
+    if link is NEVER:
+        # The state is lost at 3.4 s, and leaves again at 4.4 s.
+        tables["server"] = tables["server"] | {"deadline_s": 4.0}
     expected, whole = played(tables)
     first, _ = ready(tables)
     first.simulation.run(until_round=1)
-    under_way = first.simulation.state_dict()["server"]["moves"]["left"]
-    assert list(under_way) == ([1] if moving == "with-state" else [])
+    state = first.simulation.state_dict()["server"]["moves"]
+    assert list(state["left"]) == ([1] if moving == "with-state" else [])
+    if link is NEVER:
+        assert state["states"]["sendings"] == {1: [0, 1, 1, 4.4]}
     built, records = resumed(tables, 1)
     assert_alike(records, whole)
     np.testing.assert_array_equal(built.trained.model.numpy(), expected.trained.model.numpy())
