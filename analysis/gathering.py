@@ -36,8 +36,7 @@ def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> 
     """
     entries: list[SweepEntry] = []
     smoothing_s = 0.0
-    by_scenario: list[tuple[dict[str, Any], str, str]] = []
-    labels: set[str] = set()
+    run_variants = _RunVariants()
     missing: list[tuple[str, int]] = []
     for folder in folders:
         if is_sweep(folder):
@@ -50,22 +49,15 @@ def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> 
             missing += [(prefix + label, seed) for label, seed in opened.missing]
             for entry in opened.entries:
                 label = prefix + entry.label
-                labels.add(label)
+                run_variants.taken_labels.add(label)
                 entries.append(SweepEntry(f"{folder}/{entry.variant}", label, entry.seed, entry.path))
             continue
         for path, run in _runs(folder):
             if path != folder and run.summary.get("ended") == "interrupted":
                 missing.append((folder.resolve().name, run.seed))
-                continue
-            scenario = {key: value for key, value in run.scenario.items() if key not in ("seed", "name", "description", "sweep")}
-            # The variant and label of runs of this scenario, if there were any.
-            known = [(variant, label) for other, variant, label in by_scenario if other == scenario]
-            if not known:
-                label = folder.resolve().name
-                known = [(str(folder), label if label not in labels else os.path.normpath(folder))]
-                by_scenario.append((scenario, *known[0]))
-                labels.add(known[0][1])
-            entries.append(SweepEntry(*known[0], run.seed, path))
+            else:
+                variant = run_variants.find(run, folder)
+                entries.append(SweepEntry(variant.name, variant.label, run.seed, path))
     if not entries:
         raise ValueError(f"{', '.join(map(str, folders))}: there is no complete run to compare")
     _check_runs(entries)
@@ -80,6 +72,36 @@ def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> 
         smoothing_s=smoothing_s,
         missing=missing,
     )
+
+
+class _RunVariant(NamedTuple):
+    """Variant of runs that belong to no sweep."""
+
+    scenario: dict[str, Any]
+    """Their scenario, without the keys that do not distinguish variants."""
+    name: str
+    label: str
+
+
+class _RunVariants:
+    """Variants of runs that belong to no sweep: runs of one scenario are one variant, named after the folder of the first."""
+
+    def __init__(self) -> None:
+        self._variants: list[_RunVariant] = []
+        self.taken_labels: set[str] = set()
+        """Labels of other variants, and of these."""
+
+    def find(self, run: Run, folder: Path) -> _RunVariant:
+        """Return the variant of a run below `folder`; a new one for the first run of its scenario."""
+        scenario = {key: value for key, value in run.scenario.items() if key not in ("seed", "name", "description", "sweep")}
+        known = next((variant for variant in self._variants if variant.scenario == scenario), None)
+        if known is not None:
+            return known
+        label = folder.resolve().name
+        variant = _RunVariant(scenario, str(folder), os.path.normpath(folder) if label in self.taken_labels else label)
+        self._variants.append(variant)
+        self.taken_labels.add(variant.label)
+        return variant
 
 
 class WorldDifference(NamedTuple):

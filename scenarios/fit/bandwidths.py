@@ -156,12 +156,55 @@ def _gauss_markov(rates: Rates) -> FittedBandwidth:
     return FittedBandwidth("gauss-markov", parameters, table, -loss(best), 3, len(x))
 
 
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Markov chain of k levels, fitted to rates."""
+
+    levels: FloatArray
+    """(k,) rate of each level, bytes/s."""
+    spread: FloatArray
+    """(k,) standard deviation of rates about their level."""
+    weight: FloatArray
+    """(k,) expected number of rates that are at each level, and not mixed."""
+    move: FloatArray
+    """(k, k) probabilities of moves in one step."""
+    moves: FloatArray
+    """(k, k) expected numbers of moves."""
+    log_likelihood: float
+
+
 def _markov_levels(rates: Rates, count: int) -> FittedBandwidth | None:
-    """Return the most likely Markov chain of `count` levels, by expectation-maximisation; None if a level is hardly ever left.
+    """Return the law of the most likely Markov chain of `count` levels; None if a level is hardly ever left.
+
+    Mean stays come from the generator of the chain, which is the matrix logarithm of the probabilities of its moves in one
+    step. Intervals: normal for levels; for stays, a factor by the number of moves out of the level.
+    """
+    chain = _fit_chain(rates, count)
+    moves_out = chain.moves.sum(axis=1) - np.diag(chain.moves)
+    generator = np.real_if_close(linalg.logm(chain.move)) / rates.step_s
+    if np.iscomplexobj(generator) or not (np.diag(generator) < 0).all() or not (moves_out >= _LEAST_MOVES).all():
+        return None
+    levels, stays = chain.levels, -1.0 / np.diag(generator)
+    order = np.argsort(levels)
+    parameters = {}
+    for rank, i in enumerate(order.tolist(), start=1):
+        half_width, factor = _Z * chain.spread[i] / np.sqrt(chain.weight[i]), float(np.exp(_Z / np.sqrt(moves_out[i])))
+        parameters[f"level {rank}"] = Estimate(float(levels[i]), float(levels[i] - half_width), float(levels[i] + half_width))
+        parameters[f"stay {rank}"] = Estimate(float(stays[i]), float(stays[i]) / factor, float(stays[i]) * factor)
+    table = {
+        "kind": "markov-levels",
+        "levels_bytes_per_s": [round_digits(max(0.0, level)) for level in levels[order].tolist()],
+        "mean_stay_s": [round_digits(stay) for stay in stays[order].tolist()],
+    }
+    return FittedBandwidth("markov-levels", parameters, table, chain.log_likelihood, 3 * count, len(rates.bytes_per_s))
+
+
+def _fit_chain(rates: Rates, count: int) -> _Chain:
+    """Return the most likely Markov chain of `count` levels, by expectation-maximisation from equally spaced quantiles.
 
     A rate is normal about its level, or with probability `_MIXED_SHARE` uniform over all rates. All other levels follow a level
-    with equal probability, as in the law with `moves = "any"`. Mean stays come from the generator of the chain, which is the
-    matrix logarithm of the probabilities of its moves in one step.
+    with equal probability, as in the law with `moves = "any"`, so that a level has one parameter of moves: `keeps`, the
+    probability to stay.
     """
     table = _path_table(rates)
     measured = np.isfinite(table)
@@ -172,6 +215,7 @@ def _markov_levels(rates: Rates, count: int) -> FittedBandwidth | None:
     mixed_density = _MIXED_SHARE / float(np.ptp(rates.bytes_per_s))
     keeps, likelihood, before = np.full(count, 0.9), 0.0, -np.inf
     for _ in range(_ITERATIONS):
+        # Expectation: probabilities of states and expected numbers of moves, under the present parameters.
         density = (1.0 - _MIXED_SHARE) * stats.norm.pdf(values[..., None], levels, spread)
         emission = np.where(measured[..., None], density + mixed_density, 1.0)
         move = _move_matrix(keeps)
@@ -179,29 +223,14 @@ def _markov_levels(rates: Rates, count: int) -> FittedBandwidth | None:
         if likelihood - before < 1e-7 * abs(likelihood):
             break
         before = likelihood
+        # Maximisation: rates count by the probability that they are at a level, and not mixed.
         weight = states * density / (density + mixed_density) * measured[..., None]
         total = np.maximum(weight.sum(axis=(0, 1)), 1e-9)
         levels = (weight * values[..., None]).sum(axis=(0, 1)) / total
         variance = (weight * (values[..., None] - levels) ** 2).sum(axis=(0, 1)) / total
         spread = np.maximum(np.sqrt(variance), least_spread)
         keeps = np.clip(np.diag(moves) / np.maximum(moves.sum(axis=1), 1e-9), 1e-6, 1.0 - 1e-9)
-    moves_out = moves.sum(axis=1) - np.diag(moves)
-    generator = np.real_if_close(linalg.logm(move)) / rates.step_s
-    if np.iscomplexobj(generator) or not (np.diag(generator) < 0).all() or not (moves_out >= _LEAST_MOVES).all():
-        return None
-    stays = -1.0 / np.diag(generator)
-    order = np.argsort(levels)
-    parameters = {}
-    for rank, i in enumerate(order.tolist(), start=1):
-        half_width, factor = _Z * spread[i] / np.sqrt(total[i]), float(np.exp(_Z / np.sqrt(moves_out[i])))
-        parameters[f"level {rank}"] = Estimate(float(levels[i]), float(levels[i] - half_width), float(levels[i] + half_width))
-        parameters[f"stay {rank}"] = Estimate(float(stays[i]), float(stays[i]) / factor, float(stays[i]) * factor)
-    keys = {
-        "kind": "markov-levels",
-        "levels_bytes_per_s": [round_digits(max(0.0, level)) for level in levels[order].tolist()],
-        "mean_stay_s": [round_digits(stay) for stay in stays[order].tolist()],
-    }
-    return FittedBandwidth("markov-levels", parameters, keys, likelihood, 3 * count, len(rates.bytes_per_s))
+    return _Chain(levels, spread, total, move, moves, likelihood)
 
 
 def _path_table(rates: Rates) -> FloatArray:

@@ -326,27 +326,33 @@ BY_GROUP: dict[str, type[ByGroup]] = {"delay": DelayByGroup, "bandwidth": Bandwi
 def construct(
     section: Component, group: str, path: str, keywords: Keywords, supplied: Keywords, protocol: type | None = None
 ) -> Any:
-    """Build and return the component that a section describes.
+    """Build and return the component that a section describes, by calling the class or function that its `kind` names.
 
-    `path`: path of the section in the scenario. `keywords`: parameters of the constructor, with numbers by group resolved.
-    `supplied`: values that the builder offers; those that the constructor does not take are not used. `protocol`: Protocol that
-    a user's component must fulfil; None: that of its group.
+    Args:
+        section: the section.
+        group: kind of component, such as "delay" or "policy".
+        path: path of the section in the scenario, for messages.
+        keywords: arguments from the scenario, with numbers by group resolved. Nested sections are built first.
+        supplied: arguments from the builder, such as `clients`; those that the constructor does not take are not used.
+        protocol: Protocol that a user's component must fulfil; None: that of its group.
 
-    Raises UserError with the full path of the key if the constructor refuses a value, and if a class of the user's own fails or
-    lacks a member that the engine calls. Other errors of a built-in class are faults of netsim, and pass unchanged.
+    Raises:
+        UserError: the constructor refuses a value (the full path of the key is named); or a class of the user's own fails, or
+            lacks a member that the engine calls. Other errors of a built-in class are faults of netsim, and pass unchanged.
     """
-    target = resolve(group, section.kind)
+    constructor = resolve(group, section.kind)
     own = is_own(group, section.kind)
     keywords = {
         name: _construct_nested(value, name, f"{path}.{name}", supplied) if isinstance(value, Component) else value
         for name, value in keywords.items()
     }
-    taken = supplied_arguments(group) & argument_names(target)
+    taken = supplied_arguments(group) & argument_names(constructor)
     used = {name: supplied[name] for name in taken if name in supplied}
+    # A refusal of a supplied value names the key of the scenario that it came from.
     keys = {name: key for name, key in _SUPPLIED_BY.items() if name in used}
     try:
         with name_refusals(path, {*keywords, *used}, keys):
-            component = target(**gather_keywords(target, keywords), **used)
+            component = constructor(**gather_keywords(constructor, keywords), **used)
     except UserError:
         raise
     except ValueError as error:

@@ -34,6 +34,7 @@ _MANIFEST = f"{DATASET}/manifest.json"
 class _Part:
     """Plan of a file of the data set."""
 
+    table: TableName
     name: str
     """Path of the file, relative to the sweep's folder."""
     entries: Sequence[SweepEntry]
@@ -52,30 +53,38 @@ def check_tables(names: Iterable[str]) -> list[TableName]:
 
 
 def gather_tables(folder: Path, tables: Iterable[str]) -> list[Path]:
-    """Gather `tables` of the complete runs of the sweep in `folder` into its data set, and return the files of it.
+    """Write `tables` of all complete runs of the sweep in `folder` into its data set, and return the files of the data set.
 
-    Raises UserError.
+    Files that are up to date are kept, files of an earlier data set that are not wanted any more are removed. Raises UserError
+    for an unknown table, a folder without a sweep, a table that cannot be read, and a file that cannot be written.
     """
     wanted = check_tables(tables)
     marker = Marker.read(folder)
     if marker is None:
         raise UserError(f"{folder}: holds no sweep of this version of netsim")
     earlier = {entry["file"]: entry for entry in _read_manifest(folder).get("files", ())}
-    entries = []
     with writing(folder), _refuse_unreadable():
-        parts = {part.name: (table, part) for table in wanted for part in _plan_parts(folder, table)}
+        parts = {part.name: part for table in wanted for part in _plan_parts(folder, table)}
         # Claim the files before they are written, so that an interruption leaves no file that the marker does not know.
         marker.claim([_MANIFEST, *parts])
-        for name in [name for name in marker.files if name.startswith(f"{DATASET}/") and name not in (_MANIFEST, *parts)]:
-            (folder / name).unlink(missing_ok=True)
-        for name, (table, part) in parts.items():
-            entry = earlier.get(name)
-            if entry is None or entry["runs"] != list(part.ids) or not _has_checksum(folder / name, entry["sha256"]):
-                entry = _write_part(folder, table, part)
-            entries.append(entry)
-        (folder / DATASET).mkdir(exist_ok=True)  # where no run is complete there is nothing in it yet
+        for name in marker.files:
+            if name.startswith(f"{DATASET}/") and name not in (_MANIFEST, *parts):
+                (folder / name).unlink(missing_ok=True)
+        entries = [_update_part(folder, part, earlier.get(part.name)) for part in parts.values()]
+        (folder / DATASET).mkdir(exist_ok=True)  # if no run is complete, no file has made the folder
         write_json(folder / _MANIFEST, {"format": 1, "tables": wanted, "files": entries})
     return [folder / name for name in parts]
+
+
+def _update_part(folder: Path, part: _Part, earlier: Notes | None) -> Notes:
+    """Write a file of the data set unless it is up to date; return its entry in the manifest.
+
+    `earlier`: its entry in the manifest of the data set before; None: there is none.
+    """
+    is_current = earlier is not None and earlier["runs"] == list(part.ids)
+    if earlier is not None and is_current and _has_checksum(folder / part.name, earlier["sha256"]):
+        return earlier
+    return _write_part(folder, part)
 
 
 @contextmanager
@@ -111,10 +120,10 @@ def _plan_parts(folder: Path, table: TableName) -> Iterator[_Part]:
         for first in range(0, len(entries), RUNS_IN_A_FILE):
             of_file = entries[first : first + RUNS_IN_A_FILE]
             name = f"{DATASET}/{table}/variant={quote(variant, safe='')}/runs-{first // RUNS_IN_A_FILE:04}.parquet"
-            yield _Part(name, of_file, [ids[entry.variant, entry.seed] for entry in of_file])
+            yield _Part(table, name, of_file, [ids[entry.variant, entry.seed] for entry in of_file])
 
 
-def _write_part(folder: Path, table: TableName, part: _Part) -> Notes:
+def _write_part(folder: Path, part: _Part) -> Notes:
     """Write one file of the data set and return its entry in the manifest. If no run has rows, the file is an empty table."""
     import pyarrow
     import pyarrow.parquet
@@ -123,7 +132,7 @@ def _write_part(folder: Path, table: TableName, part: _Part) -> Notes:
         """Return rows of a run with all columns of the table, after the columns `label` and `seed`."""
         labels = pyarrow.array([label] * piece.num_rows, pyarrow.string())
         seeds = pyarrow.array([seed] * piece.num_rows, pyarrow.int64())
-        complete = select_columns(table, piece, COLUMNS[table])
+        complete = select_columns(part.table, piece, COLUMNS[part.table])
         return complete.add_column(0, "label", labels).add_column(1, "seed", seeds)
 
     path = folder / part.name
@@ -132,7 +141,7 @@ def _write_part(folder: Path, table: TableName, part: _Part) -> Notes:
     with atomic.replacing(path) as file:
         try:
             for entry in part.entries:
-                with RunFolder(entry.path).open(table) as opened:
+                with RunFolder(entry.path).open(part.table) as opened:
                     for piece in opened.pieces():
                         content = add_run_columns(piece, entry.label, entry.seed)
                         if writer is None:
@@ -140,8 +149,9 @@ def _write_part(folder: Path, table: TableName, part: _Part) -> Notes:
                         writer.write_table(content)
                         rows += content.num_rows
             if writer is None:
-                pyarrow.parquet.write_table(add_run_columns(schema_of(table).empty_table(), None, None), file, compression="zstd")
+                empty = add_run_columns(schema_of(part.table).empty_table(), None, None)
+                pyarrow.parquet.write_table(empty, file, compression="zstd")
         finally:
             if writer is not None:
                 writer.close()
-    return {"file": part.name, "table": table, "runs": list(part.ids), "rows": rows, "sha256": sha256_of(path)}
+    return {"file": part.name, "table": part.table, "runs": list(part.ids), "rows": rows, "sha256": sha256_of(path)}

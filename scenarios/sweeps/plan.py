@@ -186,41 +186,61 @@ class Variant(NamedTuple):
     """Changed keys of the scenario, in an order in which none undoes another."""
 
 
+class _GridValue(NamedTuple):
+    """One value of a key of `sweep.grid`."""
+
+    key: str
+    value: Any
+    word: str
+    """Part of a variant's name that stands for the value, such as "deadline_s=30"."""
+
+
 def expand_variants(base: Scenario, source: str) -> dict[str, Variant]:
     """Return the variants of a scenario's sweep by name: each of `sweep.variants` at each point of `sweep.grid`.
 
-    A sweep without either has one variant. Raises UserError.
+    A sweep without variants and without a grid has one variant, the scenario itself. `source`: name of the scenario in messages.
+    Raises UserError for too many variants, a name or a label that two have, a name that no folder can have, and a key that a
+    variant may not set.
     """
     section = base.sweep
+    # Without `sweep.variants`, the variants are the points of the grid: one variant without name and changes stands for them.
     listed = [(variant.name, variant.label or variant.name, dict(variant.set)) for variant in section.variants] or [("", "", {})]
-    short = _short_names(list(section.grid))
-    values = [[(key, value, _name_part(value, i)) for i, value in enumerate(values)] for key, values in section.grid.items()]
     number = math.prod([len(listed), *map(len, section.grid.values())])
     if number > MOST_VARIANTS:
         raise UserError(f"{source}: sweep.grid: makes {number:,} variants; at most {MOST_VARIANTS:,} are allowed")
     variants: dict[str, Variant] = {}
     names_by_label: dict[str, str] = {}
-    for (name, label, changes), point in itertools.product(listed, itertools.product(*values)):
-        suffix = [f"{short[key]}={part}" for key, _, part in point]
-        full_name = "+".join([*([name] if name else []), *suffix]) or _name_part(base.method.kind, 0)
-        full_label = ", ".join([*([label] if label else []), *suffix]) or base.method.kind
+    for (name, label, own_changes), point in itertools.product(listed, _grid_points(section.grid)):
+        words = [value.word for value in point]
+        full_name = "+".join([*([name] if name else []), *words]) or _name_part(base.method.kind, 0)
+        full_label = ", ".join([*([label] if label else []), *words]) or base.method.kind
         if full_name in variants:
             raise UserError(f"{source}: sweep: two variants are named {full_name!r}; give each its own name, each value once")
         _check_name(full_name, source)
         if full_label in names_by_label:
             both = f"{names_by_label[full_label]} and {full_name}"
             raise UserError(f"{source}: sweep.variants: {both} have the same label {full_label!r}; tell them apart")
-        overridden = [key for key in changes if any(f"{key}.".startswith(f"{varied}.") for varied, _, _ in point)]
+        overridden = [key for key in own_changes if any(f"{key}.".startswith(f"{value.key}.") for value in point)]
         if overridden:
             reason = "which sweep.grid varies as well; leave it out of one of them, or choose variants without it (--variants)"
             raise UserError(f"{source}: sweep.variants: {name!r} sets {overridden[0]}, {reason}")
-        changes = _sort_changes(changes | {key: value for key, value, _ in point})
+        changes = _sort_changes(own_changes | {value.key: value.value for value in point})
         shared = [key for key in changes if key.split(".")[0] in ("seed", "sweep")]
         if shared:
             raise UserError(f"{source}: sweep: variant {full_name!r} sets {shared[0]}, which all share; set it outside of it")
         variants[full_name] = Variant(full_label, changes)
         names_by_label[full_label] = full_name
     return variants
+
+
+def _grid_points(grid: Mapping[str, list[Any]]) -> list[tuple[_GridValue, ...]]:
+    """Return the points of a grid: all combinations of one value for each key, the values of the last key varying fastest."""
+    short_names = _short_names(list(grid))
+    axes = [
+        [_GridValue(key, value, f"{short_names[key]}={_name_part(value, i)}") for i, value in enumerate(values)]
+        for key, values in grid.items()
+    ]
+    return list(itertools.product(*axes))
 
 
 def _check_name(name: str, source: str) -> None:

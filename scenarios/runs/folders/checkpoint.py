@@ -61,7 +61,16 @@ def load(folder: Path) -> Notes:
     path = folder / FILE
     if not path.is_file():
         raise ValueError(f"{folder}: there is no checkpoint to go on from")
+    _check_file(path)
+    arrays = _read_arrays(path)
+    state: State = _unpack(json.loads(arrays.pop(_TREE).tobytes()), arrays)
+    return state
+
+
+def _check_file(path: Path) -> None:
+    """Raise ValueError unless the last line of a checkpoint has this format, and the checksum of what comes before it."""
     with path.open("rb") as file:
+        # The last line has less than 200 bytes.
         first = max(0, file.seek(0, io.SEEK_END) - 200)
         file.seek(first)
         last = _LAST_LINE.search(file.read())
@@ -77,9 +86,6 @@ def load(folder: Path) -> Notes:
             left -= len(part)
     if digest.hexdigest() != last[2].decode():
         raise ValueError(f"{path}: is damaged (its checksum is another)")
-    arrays = _read_arrays(path)
-    state: State = _unpack(json.loads(arrays.pop(_TREE).tobytes()), arrays)
-    return state
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -130,7 +136,11 @@ def _pack(value: object, arrays: dict[str, NDArray[Any]]) -> object:
 
 
 def _pack_array(value: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> object:
-    """Return a sparse form of a large array with mostly equal entries, such as those of clients that were never selected."""
+    """Add an array to `arrays`, and return its place in the tree: ["array", name], or ["mostly", [name, size]].
+
+    The second form is for a large array with mostly equal entries, such as those of clients that were never selected: only the
+    common entry and the others with their places are stored.
+    """
     name = f"a{len(arrays)}"
     if value.ndim == 1 and value.size >= _SPARSE_SIZE and value.dtype in _WHOLE_BYTES:
         # Compare bits, so that -0.0 differs from 0.0, and NaN equals itself.

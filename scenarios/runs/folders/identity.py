@@ -57,7 +57,11 @@ def _digest(content: Mapping[str, object]) -> str:
 
 
 def _files(value: object, clients: int, key: str = "") -> Iterator[tuple[str, Path]]:
-    """Yield name and path of the data files in a scenario: values that look like paths, or of a file key, and exist."""
+    """Yield (name, path) of the data files that `value`, the value of `key` in a scenario, names.
+
+    Such a name is a text that looks like a path, or any text of a key in `_FILE_KEYS`, of which the file exists. A name with
+    the placeholder `CLIENT` stands for a file for each of the `clients`.
+    """
     if isinstance(value, str):
         is_path = (Path(value).suffix or key in _FILE_KEYS) and "\0" not in value and len(value) < 4096
         names = [value.replace(CLIENT, str(client)) for client in range(clients)] if CLIENT in value else [value]

@@ -25,8 +25,11 @@ Fingerprint = dict[str, dict[str, str]]
 
 _NETSIM_PACKAGES = ("analysis", "models", "netsim", "scenarios")
 _FINGERPRINTS: dict[str, tuple[ModuleSpec | None, dict[str, str]]] = {}
-# Fingerprint of each module, with the spec of its import. A process runs the code that it has imported, even if the file changes
-# later: so a fingerprint is taken once, and again only if the module is imported again, which gives it another spec.
+"""Spec of the import and fingerprint of each module, by its name.
+
+A process runs the code that it has imported, even if the file changes later. So a fingerprint is taken once, and again only if
+the module is imported again, which gives it another spec.
+"""
 
 
 def own_code(scenario: Scenario) -> Fingerprint:
@@ -49,7 +52,10 @@ def refuse_other_code(expected: Fingerprint) -> None:
 
 
 def note_code(before: list[Notes], now: Fingerprint, round: int) -> list[Notes]:
-    """Return the notes on the code that a run used: fingerprints in order, each with its first round."""
+    """Return the notes `before` on the code that a run used, with `now` added from `round` on if it differs from the last.
+
+    A note is a fingerprint with the first round that used it.
+    """
     return before if now == latest(before) else [*before, {"from_round": round, "components": now}]
 
 
@@ -132,7 +138,10 @@ def _module_file(module: str, root: Path) -> Path | None:
 
 
 def _imports(module: str, file: Path) -> Iterator[str]:
-    """Yield the modules that import statements anywhere in a file may import: `from a import b` may mean a module `a.b`."""
+    """Yield the names of modules that the import statements anywhere in the file of `module` may import.
+
+    `from a import b` may import `a` and a module `a.b`; names that are no modules are yielded as well.
+    """
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):

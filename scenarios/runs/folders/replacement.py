@@ -28,7 +28,7 @@ _REMEDY = "remove it, and go on with the run or run it again: netsim resume {0}"
 
 @contextmanager
 def writing(out: Path, kind: str = "folder") -> Iterator[None]:
-    """Context manager: turn an OSError of writing to `out` into a UserError; `kind`: "folder" or "file", for the remedy."""
+    """Turn an OSError of the block, which writes to `out`, into a UserError. `kind`: "folder" or "file", for the remedy."""
     try:
         yield
     except OSError as error:

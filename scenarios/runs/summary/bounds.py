@@ -10,7 +10,7 @@ and holds at the end of a run.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,35 +28,42 @@ FIXED, PIECEWISE = ("adversarial", "file"), ("stationary", "piecewise-stationary
 
 
 def aoi_bounds(runs: Sequence[Run]) -> list[Bound]:
-    """Return the bounds that apply to some of `runs`, sorted by label. Each size of the world has bounds of its own."""
-    bounds: dict[str, Bound] = {}
-    glr_cucb_runs: dict[tuple[int, int], list[Run]] = {}
-    sizes = {_sizes(run) for run in runs if oracle_name(run) == "means" and inapplicable_reason(run) is None}
+    """Return the bounds that apply to some of `runs`, each once, sorted by label.
+
+    In a sweep over numbers of clients or channels, each of these sizes has bounds of its own, and labels name it.
+    """
+    by_size: dict[tuple[int, int], list[Run]] = {}
     for run in runs:
-        if oracle_name(run) != "means" or inapplicable_reason(run) is not None:
-            continue
-        clients, channels = _sizes(run)
-        kind = _states_kind(run)
-        # In a sweep over sizes, every size has its own bounds.
-        suffix = f", N = {channels}, K = {clients}" if len(sizes) > 1 else ""
-        size = {"clients": clients, "channels": channels}
-        run_bounds: list[Bound] = []
+        if oracle_name(run) == "means" and inapplicable_reason(run) is None:
+            by_size.setdefault(_sizes(run), []).append(run)
+    bounds: dict[str, Bound] = {}
+    for (clients, channels), of_size in by_size.items():
+        suffix = f", N = {channels}, K = {clients}" if len(by_size) > 1 else ""
+        bounds |= {bound.label: bound for bound in _bounds_of_size(of_size, clients, channels, suffix)}
+    return sorted(bounds.values(), key=lambda bound: bound.label)
+
+
+def _bounds_of_size(runs: Sequence[Run], clients: int, channels: int, suffix: str) -> Iterator[Bound]:
+    """Yield the bounds that apply to some of `runs`, which all have this number of clients and of channels.
+
+    A bound may be yielded for several runs. `suffix`: end of the labels.
+    """
+    size = {"clients": clients, "channels": channels}
+    glr_cucb_runs = []
+    for run in runs:
+        kind, policy = _states_kind(run), run.summary["policy"]
         if kind in FIXED:
             text = "any scheduler on its worst instance, constants of the proof (eq. 67)"
-            run_bounds.append(Bound(f"Theorem 2, lower{suffix}", text, _curve(partial(theorem2_lower, **size))))
-            if run.summary["policy"] == "m-exp3" and unmet_condition_of_theorem3(run) is None:
-                run_bounds.append(_theorem3(int(run.summary["rounds"]), size, suffix))
+            yield Bound(f"Theorem 2, lower{suffix}", text, _curve(partial(theorem2_lower, **size)))
+            if policy == "m-exp3" and unmet_condition_of_theorem3(run) is None:
+                yield _theorem3(int(run.summary["rounds"]), size, suffix)
         elif kind in PIECEWISE:
             text = "any scheduler on its worst instance, constants of the proof (eq. 74)"
-            run_bounds.append(Bound(f"Theorem 4, lower{suffix}", text, _curve(partial(theorem4_lower, **size))))
-            if run.summary["policy"] == "glr-cucb":
-                glr_cucb_runs.setdefault((clients, channels), []).append(run)
-        bounds |= {bound.label: bound for bound in run_bounds}
-    for (clients, channels), group in glr_cucb_runs.items():
-        suffix = f", N = {channels}, K = {clients}" if len(sizes) > 1 else ""
-        bound = _theorem5(group, clients, channels, suffix)
-        bounds[bound.label] = bound
-    return sorted(bounds.values(), key=lambda bound: bound.label)
+            yield Bound(f"Theorem 4, lower{suffix}", text, _curve(partial(theorem4_lower, **size)))
+            if policy == "glr-cucb":
+                glr_cucb_runs.append(run)
+    if glr_cucb_runs:
+        yield _theorem5(glr_cucb_runs, clients, channels, suffix)
 
 
 def bound_notes(runs: Sequence[Run]) -> list[str]:

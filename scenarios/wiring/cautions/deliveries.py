@@ -28,7 +28,7 @@ def no_round(outcome: Outcome) -> Iterator[Caution]:
 
 
 def waited_for_days(outcome: Outcome) -> Iterator[Caution]:
-    """Warn of days without a round, where clients come and go."""
+    """Warn of a round that waited for clients for a day or longer, if clients come and go."""
     scenario, run = outcome.scenario, outcome.run
     comes_and_goes = scenario.availability.kind != "always" or scenario.energy is not None
     if not outcome.over or not run.rounds or not comes_and_goes or run.longest_wait_s < _LONG_WAIT_S:

@@ -58,7 +58,7 @@ def epochs_beside_steps(outlook: Outlook) -> Iterator[Caution]:
         for name, amount in planned.items():
             if amount is not None:
                 yield Caution("without-effect", f"work.{name}: {counts}")
-    for name, amount in changed_in_learner(scenario, ("epochs", "max_steps")).items():
+    for name, amount in changed_learner_keys(scenario, ("epochs", "max_steps")).items():
         yield Caution("without-effect", f"learner.{name} = {amount!r}: {counts}")
 
 
@@ -68,16 +68,17 @@ def learner_beside_work(outlook: Outlook) -> Iterator[Caution]:
     if scenario.work is None or all(server.gives_steps for server in scenario.servers_of_clients.values()):
         return
     work = scenario.work
+    # Key of [learner] -> key of [work] that replaces it, or None.
     replaced = {"epochs": "epochs" if work.epochs is not None else "steps" if work.steps is not None else None}
     replaced["batch_size"] = "batch_size" if work.batch_size is not None else None
-    for name, amount in changed_in_learner(scenario, tuple(replaced)).items():
+    for name, amount in changed_learner_keys(scenario, tuple(replaced)).items():
         if replaced[name] is not None:
             reason = f"has no effect, as work.{replaced[name]} is given; leave one of them out"
             yield Caution("without-effect", f"learner.{name} = {amount!r}: {reason}")
 
 
-def changed_in_learner(scenario: Scenario, names: tuple[str, ...]) -> dict[str, object]:
-    """Return those of the keys `names` of `[learner]` whose value is not the default, with their values."""
+def changed_learner_keys(scenario: Scenario, names: tuple[str, ...]) -> dict[str, object]:
+    """Return the keys of `[learner]` among `names` whose value is not the default, with their values."""
     learner = scenario.learner
     if learner is None:
         return {}

@@ -31,13 +31,13 @@ class Outlook:
     delays: Mapping[str, HasLaws]
     """Delays of an update's phases: download, compute, upload."""
     worked: Sequence[HasLaws]
-    """Times of the work of an update; empty if training takes only its delay."""
+    """Times of the work of an update, which add up; empty if training takes only its delay."""
     carries: bool
     """True if bytes take time at a bandwidth that changes or is shared."""
     besides_s: Mapping[str, FloatArray | float]
     """Least seconds of each phase on top of its delay: bytes, and the delay of a sub-channel."""
     stops: bool
-    """True if a trace of bandwidth ends, which loses messages in flight."""
+    """True if a trace of bandwidth ends in the run: messages in flight are then lost."""
     presence: Availability
     draws: Draws
     """The random numbers of `presence`."""
@@ -64,9 +64,9 @@ class RunSums(Protocol):
     rounds: int
     counts: dict[str, int]
     longest_wait_s: float
-    """The longest time between two rounds, or before the first."""
+    """The longest time without a round in seconds: between two rounds, or before the first."""
     waited_round: int
-    """The round that began after it."""
+    """The round that began after the longest wait."""
 
 
 class AttemptCounts(Protocol):

@@ -43,7 +43,7 @@ def no_time(outlook: Outlook) -> Iterator[Caution]:
 
 
 def short_deadline(outlook: Outlook) -> Iterator[Caution]:
-    """Warn of a limit that all clients, or all clients of a group, must miss."""
+    """Warn of a time limit of rounds that no client, or no client of a group, can meet."""
     server = outlook.scenario.server
     limit_s = server.limit_s
     if limit_s is None or server.waits_past_limit or outlook.scenario.script is not None:
@@ -77,7 +77,7 @@ def short_time_limit(outlook: Outlook) -> Iterator[Caution]:
 
 
 def _least_update_s(outlook: Outlook) -> FloatArray:
-    """Return the least seconds (K,) from selection to delivery."""
+    """Return the least seconds (K,) that each client can take from selection to delivery."""
     scenario, least_s = outlook.scenario, outlook.least_s
     update_s = least_s["download"] + least_s["compute"] + least_s["upload"]
     # A policy of the user's own may ask for fewer steps than are planned, and partial work takes less time.

@@ -73,7 +73,10 @@ def _check_peers(scenario: Scenario, section: Learner, trained: int | None) -> N
 
 
 def _kept_vectors(scenario: Scenario, section: Learner) -> list[int]:
-    """Return the numbers of vectors as long as an update that a client keeps: of aggregation, compression and optimizer."""
+    """Return the numbers of vectors that a client keeps: for the aggregation, the compression, and the optimizer.
+
+    Each vector is as long as an update.
+    """
     aggregation = section.aggregation
     corrects = not is_own("aggregation", aggregation.kind) and aggregation.demands.exact
     kept = _moments(section) if section.optimizer_state == "kept" else 0
@@ -86,7 +89,7 @@ def _moments(section: Learner) -> int:
 
 
 def _numbers(section: Learner) -> int | None:
-    """Return the number of trained numbers; None if only the built network shows it."""
+    """Return the number of trained numbers of the network; None if it is known only once the network is built."""
     options = section.options()
     shapes = shapes_of(options.network, options.data)
     if shapes is None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from models.errors import AnswerError, ParameterError
 from models.fl.data.files import DATASETS, check_counts, published_shape, published_sizes, require_files
@@ -62,23 +62,22 @@ def check_learner(scenario: Scenario) -> None:
         if kind in DATASETS:
             if not data.download:
                 require_files(kind, data_folder())
-            shape, classes = _published_shape(kind)
-            train, test = published_sizes(kind)
+            shape = _published_shape(kind)
         else:
-            shape, classes, train, test = _own_shapes(_own_source(kind))
-        samples = check_counts(data, kind, train=train, test=test)
+            shape = _own_shape(_own_source(kind))
+        samples = check_counts(data, kind, train=shape.train, test=shape.test)
         parameters = _parameters(options)
         _check_network(options, parameters)
         if parameters is None:
-            _check_built(section, shape, 2 if data.labels == "parity" else classes)
+            _check_built(section, shape.sample, 2 if data.labels == "parity" else shape.labels)
         if not is_own("partition", section.partition.kind):
             check_partition(options.partition, samples=samples, clients=scenario.clients.count)
 
 
-def _published_shape(kind: str) -> tuple[tuple[int, ...], int]:
-    """Return the shape of a sample of a published data set, and its number of labels."""
-    planes, side, labels = published_shape(kind)
-    return (planes, side, side), labels
+def _published_shape(kind: str) -> _DataShape:
+    """Return the facts of a published data set, without reading it."""
+    images, sizes = published_shape(kind), published_sizes(kind)
+    return _DataShape((images.planes, images.side, images.side), images.labels, sizes.train, sizes.test)
 
 
 def _own_source(kind: str) -> Source:
@@ -90,14 +89,27 @@ def _own_source(kind: str) -> Source:
     return source
 
 
+class _DataShape(NamedTuple):
+    """Facts of a data set that the check of a learner needs."""
+
+    sample: tuple[int, ...]
+    """Shape of one sample."""
+    labels: int
+    """Number of labels."""
+    train: int
+    """Number of training samples."""
+    test: int
+    """Number of test samples."""
+
+
 @lru_cache(maxsize=4)
-def _own_shapes(source: Source) -> tuple[tuple[int, ...], int, int, int]:
-    """Return the shape of a sample of the user's own data, its classes, and its numbers of training and test samples.
+def _own_shape(source: Source) -> _DataShape:
+    """Return the facts of the user's own data, which are read for it.
 
     Kept for the variants of a sweep, all of which are checked: reading data may take long.
     """
-    train_x, _, test_x, _, classes = read_own(source)
-    return tuple(train_x.shape[1:]), classes, len(train_x), len(test_x)
+    arrays = read_own(source)
+    return _DataShape(tuple(arrays.train_x.shape[1:]), arrays.classes, len(arrays.train_x), len(arrays.test_x))
 
 
 def _check_built(section: Learner, shape: tuple[int, ...], classes: int) -> None:

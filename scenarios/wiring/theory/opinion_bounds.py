@@ -11,7 +11,9 @@ from scenarios.schema.scenario import Scenario
 from scenarios.wiring.theory.interference import channels_lose, interference
 
 LEAST_MU = math.sqrt(2.0)
+"""Least `policy.mu` for which the theorems hold."""
 THEOREMS = {"quick-init-ucb": 1, "bp-index": 3}
+"""Number of the theorem on a policy, by its kind."""
 
 
 def bound_notes(server: Any, scenario: Scenario) -> Notes:
