@@ -66,8 +66,9 @@ def per_client(
         if array.ndim == 0:
             raise ParameterError(name, float(array), f"must be finite and {allowed}{unit}")
         client = int(np.argmin(good))
-        found = float(array[client])
-        raise ParameterError(name, found, f"must be finite and {allowed}{unit}", shown=f" = {found!r} for client {client}")
+        bad_value = float(array[client])
+        shown = f" = {bad_value!r} for client {client}"
+        raise ParameterError(name, bad_value, f"must be finite and {allowed}{unit}", shown=shown)
     if array.ndim == 0:
         return float(array)
     array.setflags(write=False)
@@ -88,7 +89,7 @@ def rate_per_client(name: str, value: PerClient) -> PerClient:
 
 
 def same_clients(**values: PerClient) -> None:
-    """Raise ParameterError if parameters are given for different numbers of clients."""
+    """Raise ParameterError unless all `values` that are arrays have one length; single numbers fit any number of clients."""
     lengths = {name: len(value) for name, value in values.items() if not isinstance(value, float)}
     for name, length in lengths.items():
         first, expected = next(iter(lengths.items()))

@@ -123,7 +123,7 @@ class _CachedAnswer(NamedTuple):
 
 
 def _mean_sum_s(laws: Sequence[DelayLaw], entities: IntArray) -> FloatArray:
-    """Return the mean of the sum of durations under `laws`, in seconds; (n,)."""
+    """Return the mean of the sum of durations under `laws` of each of `entities` (n,), in seconds; (n,)."""
     return sum((law.mean_s(entities) for law in laws), np.zeros(len(entities)))
 
 
@@ -178,15 +178,30 @@ def expected_max_s(law: DelayLaw, entities: IntArray, fixed_s: FloatArray | None
     """
     if not len(entities):
         raise ParameterError("entities", [], "must hold at least one client")
+    fixed = np.zeros(len(entities)) if fixed_s is None else fixed_s
+    # The maximum is at least the largest of the least durations: the integrand is 1 up to there.
+    total_s = float(np.max(law.quantile(np.zeros(len(entities)), entities) + fixed))
+    edges = _panel_edges(law, entities, fixed)
+    edges = np.concatenate(([total_s], edges[edges > total_s]))
+    middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
+    nodes, weights = _gauss_legendre()
+    for block in _blocks(len(middle), _POINTS * len(entities)):
+        x = (middle[block, None] + half[block, None] * nodes).ravel()
+        integrand = 1.0 - _probability_all_below(law, entities, fixed, x)
+        total_s += float((integrand.reshape(-1, _POINTS) @ weights) @ half[block])
+    return total_s
+
+
+def _panel_edges(law: DelayLaw, entities: IntArray, fixed_s: FloatArray) -> FloatArray:
+    """Return ends of panels for the integral of `expected_max_s`, ascending: quantiles of the clients' durations, seconds."""
     from scipy.special import ndtr
 
-    # Panels end at quantiles of the clients' durations. Those of many clients interleave, so that each client needs fewer.
+    # Quantiles of many clients interleave, so that each client needs fewer.
     us = ndtr(np.linspace(-_END, _END, min(max(1000 // len(entities), 10), 66)))
     us[0], us[-1] = 0.0, _LARGEST_U
     points: list[FloatArray] = []
-    fixed = np.zeros(len(entities)) if fixed_s is None else fixed_s
     for leaf, places, shift_s in _leaves(law, entities):
-        shifts_s = shift_s + fixed[places]
+        shifts_s = shift_s + fixed_s[places]
         if isinstance(leaf, Empirical):
             points.append(np.add.outer(np.unique(shifts_s), leaf.values_s).ravel())
             continue
@@ -195,26 +210,22 @@ def expected_max_s(law: DelayLaw, entities: IntArray, fixed_s: FloatArray | None
         for _, simple in _parts(leaf):
             durations = simple.quantile(np.tile(us, len(clients)), np.repeat(clients, len(us)))
             points.append(durations + np.repeat(shifts_s, len(us)))
-    edges = np.unique(np.concatenate(points))
-    # The maximum is at least the largest of the least durations: the integrand is 1 up to there.
-    total_s = float(np.max(law.quantile(np.zeros(len(entities)), entities) + fixed))
-    nodes, weights = _rule()
-    edges = np.concatenate(([total_s], edges[edges > total_s]))
-    middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
-    for block in _blocks(len(middle), _POINTS * len(entities)):
-        x = (middle[block, None] + half[block, None] * nodes).ravel()
-        all_below = np.ones(len(x))  # P(all durations <= x)
-        for leaf, places, shift_s in _leaves(law, entities):
-            clients = np.tile(entities[places], len(x))
-            durations = np.broadcast_to(x[:, None] - (shift_s + fixed[places]), (len(x), len(places))).ravel()
-            below = [_share_of(shares, clients) * _last_u(simple, durations, clients) for shares, simple in _parts(leaf)]
-            all_below *= sum(below[1:], below[0]).reshape(len(x), -1).prod(axis=1)
-        total_s += float(((1.0 - all_below).reshape(-1, _POINTS) @ weights) @ half[block])
-    return total_s
+    return np.unique(np.concatenate(points))
+
+
+def _probability_all_below(law: DelayLaw, entities: IntArray, fixed_s: FloatArray, x: FloatArray) -> FloatArray:
+    """Return P(all durations of `entities` <= x) for each of `x` (m,), `fixed_s` (n,) being added to the durations."""
+    all_below = np.ones(len(x))
+    for leaf, places, shift_s in _leaves(law, entities):
+        clients = np.tile(entities[places], len(x))
+        durations = np.broadcast_to(x[:, None] - (shift_s + fixed_s[places]), (len(x), len(places))).ravel()
+        below = [_share_of(shares, clients) * _last_u(simple, durations, clients) for shares, simple in _parts(leaf)]
+        all_below *= sum(below[1:], below[0]).reshape(len(x), -1).prod(axis=1)
+    return all_below
 
 
 def _ratio(tau_min_s: float, total_s: FloatArray) -> FloatArray:
-    """Return tau_min over the total duration, at most 1."""
+    """Return tau_min over the total durations `total_s`, at most 1; the shape of `total_s`."""
     return tau_min_s / np.maximum(total_s, tau_min_s)
 
 
@@ -269,13 +280,13 @@ def _last_u(law: DelayLaw, x: FloatArray, entities: IntArray) -> FloatArray:
 
 
 @cache
-def _rule() -> tuple[FloatArray, FloatArray]:
+def _gauss_legendre() -> tuple[FloatArray, FloatArray]:
     """Return nodes and weights (12,) of the Gauss-Legendre rule on [-1, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(_POINTS)
     return nodes, weights
 
 
-def _score(u: FloatArray) -> FloatArray:
+def _normal_scores(u: FloatArray) -> FloatArray:
     """Return the normal scores of `u` (n,), within the ends of the integrals."""
     from scipy.special import ndtri
 
@@ -290,10 +301,10 @@ def _smooth_ratio(law: DelayLaw, tau_min_s: float, offset_s: FloatArray, entitie
     from scipy.special import ndtr
 
     count = len(entities)
-    nodes, weights = _rule()
+    nodes, weights = _gauss_legendre()
     bends = (
-        _score(_last_u(law, law.quantile(np.zeros(count), entities), entities)),
-        _score(_last_u(law, tau_min_s - offset_s, entities)),
+        _normal_scores(_last_u(law, law.quantile(np.zeros(count), entities), entities)),
+        _normal_scores(_last_u(law, tau_min_s - offset_s, entities)),
     )
     graded = [np.clip(bend[:, None] + _GRADES, -_END, _END) for bend in bends]
     coarse = np.broadcast_to(_COARSE, (count, len(_COARSE)))

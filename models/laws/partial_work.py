@@ -35,9 +35,10 @@ class LikelyAmount(NamedTuple):
 
 
 class PartialWork:
-    """Work of which a `share` of updates does only 1 .. epochs - 1 passes, drawn by client and round.
+    """Law of work in which a `share` of updates does only a part of `work`: 1 to epochs - 1 of its passes, all equally likely.
 
-    `work` has `epochs` passes, (K,) or one number; a client of a single pass does all of it.
+    Draws are addressed by client and round. `epochs`: passes of the whole `work`, (K,) or one number; a client of a single pass
+    always does all of it.
 
     Raises:
         ParameterError: no client does several passes, or the steps of a pass are unknown.

@@ -105,7 +105,7 @@ class Work:
         return np.broadcast_to(steps if max_steps is None else np.minimum(steps, max_steps), shape)
 
     def _plan_all(self, clients: int) -> tuple[IntArray, IntArray]:
-        """Return samples and steps (K,) of an update of each client; computed once if all clients are equal."""
+        """Return the samples (K,) and the steps (K,) of the planned update of each client; computed once if all are equal."""
         if all(_repeats_one(array) for array in (self._held, self.batch_size, self.drawn) if array is not None):
             samples, steps = self._count_work(np.zeros(1, np.int64), self.drawn[:1])
             return np.broadcast_to(samples, clients), np.broadcast_to(steps, clients)

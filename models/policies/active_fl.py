@@ -105,18 +105,19 @@ class ActiveFl(NoProbes, StateFields):
         self._learn(view.probed.clients, view.probed.loss)
         selectable, rng = view.selectable, view.rng
         wanted = min(self._per_round, int(np.count_nonzero(selectable)))
-        by_valuation = wanted - count_explored(wanted, self._alpha3, one_by_one=self._one_by_one, rng=rng)
+        count_valued = wanted - count_explored(wanted, self._alpha3, one_by_one=self._one_by_one, rng=rng)
         valuations = self.valuations
-        first = selectable & (valuations == np.inf)
-        chosen = uniform_draws(first, by_valuation, rng)
-        missing = by_valuation - len(chosen)
+        # With `unseen` "first", clients without a loss come before all others.
+        unseen = selectable & (valuations == np.inf)
+        chosen = uniform_draws(unseen, count_valued, rng)
+        missing = count_valued - len(chosen)
         if missing:
             log_weights = self._alpha2 * np.where(np.isfinite(valuations), valuations, 0.0)
-            candidates = self._keep_valued(selectable & ~first, valuations, rng)
+            candidates = self._keep_valued(selectable & ~unseen, valuations, rng)
             chosen = np.concatenate((chosen, successive_draws(log_weights, candidates, missing, rng)))
-        others = selectable.copy()
-        others[chosen] = False
-        return np.sort(np.concatenate((chosen, uniform_draws(others, wanted - len(chosen), rng))))
+        rest = selectable.copy()
+        rest[chosen] = False
+        return np.sort(np.concatenate((chosen, uniform_draws(rest, wanted - len(chosen), rng))))
 
     def _keep_valued(self, able: BoolArray, valuations: FloatArray, rng: np.random.Generator) -> BoolArray:
         """Return (K,), True for clients of `able` (K,) that can be drawn by valuation.
@@ -124,9 +125,10 @@ class ActiveFl(NoProbes, StateFields):
         A share alpha1 of `able` is set aside: first clients without a valuation, then those of least valuation, ties at random.
         """
         kept = able & (valuations > -np.inf)
-        # 1e-9: a product that is a whole number up to rounding counts as that number.
-        # Clients without a valuation are out already: the rest of the share is still to be set aside.
-        aside = int(np.floor(self._alpha1 * np.count_nonzero(able) + 1e-9)) - int(np.count_nonzero(able & ~kept))
+        # A product that is a whole number up to rounding counts as that number (1e-9).
+        share = int(np.floor(self._alpha1 * np.count_nonzero(able) + 1e-9))
+        # Clients without a valuation are out already, and count.
+        aside = share - int(np.count_nonzero(able & ~kept))
         if aside <= 0:
             return kept
         stays = largest(valuations, kept, max(int(np.count_nonzero(kept)) - aside, 0), rng)

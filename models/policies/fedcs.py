@@ -96,7 +96,7 @@ class FedCs(NoMemory, NoProbes):
         )
         if self._one_by_one:
             order = view.rng.permutation(len(candidates))  # equal times are taken at random
-            kept = order[greedy(download_s[order], train_s[order], upload_s[order], self._limit_s)]
+            kept = order[accept_greedily(download_s[order], train_s[order], upload_s[order], self._limit_s)]
             return np.sort(candidates[kept[: self._most]])
         fits = np.zeros(self._clients, np.bool_)
         fits[candidates[download_s + train_s + upload_s <= self._limit_s]] = True
@@ -111,13 +111,15 @@ class _Entry(NamedTuple):
     """Position of the candidate."""
 
 
-def greedy(download_s: FloatArray, train_s: FloatArray, upload_s: FloatArray, limit_s: float) -> IntArray:
-    """Return the positions of the accepted candidates, in the order of acceptance, from their estimates (n,) in seconds.
+def accept_greedily(download_s: FloatArray, train_s: FloatArray, upload_s: FloatArray, limit_s: float) -> IntArray:
+    """Return the positions of the candidates that FedCS accepts, in the order of acceptance; uploads are one after the other.
 
-    Candidates that are accepted form the set S; Theta is the end of their uploads, dist their longest download. Each step takes
-    the candidate k of least increase, dist(S + k) - dist(S) + upload + max(0, train - Theta); ties by position. It is accepted
-    if dist and Theta with it add up to less than `limit_s`, else dropped. With equal downloads this takes O(n log n), with the
-    same result as `_search_quadratic`, which handles all others.
+    `download_s`, `train_s`, `upload_s` (n,): estimates of each candidate. Candidates that are accepted form the set S; Theta is
+    the end of their uploads, dist their longest download. Each step takes the candidate k of least increase, dist(S + k) -
+    dist(S) + upload + max(0, train - Theta); ties by position. It is accepted if dist and Theta with it add up to less than
+    `limit_s`, else dropped.
+
+    With equal downloads this takes O(n log n), with the same result as `_search_quadratic`, which handles all others.
     """
     if not len(upload_s) or not (download_s == download_s[0]).all():
         return _search_quadratic(download_s, train_s, upload_s, limit_s)
@@ -153,7 +155,7 @@ def greedy(download_s: FloatArray, train_s: FloatArray, upload_s: FloatArray, li
 
 
 def _search_quadratic(download_s: FloatArray, train_s: FloatArray, upload_s: FloatArray, limit_s: float) -> IntArray:
-    """Return what `greedy` returns, by comparing all remaining candidates in each step, in O(n^2)."""
+    """Return the result of `accept_greedily` for any downloads, by comparing all remaining candidates in each step: O(n^2)."""
     is_left = np.ones(len(upload_s), np.bool_)
     theta_s, dist_s, accepted = 0.0, 0.0, []
     for _ in range(len(upload_s)):

@@ -81,7 +81,7 @@ class Outliers(StateFields):
 
 
 def find_noise(values: FloatArray, radius: float, least: int) -> BoolArray:
-    """Mark the noise points of DBSCAN among `values` (n,): those without a core value within `radius`; (n,).
+    """Return True (n,) for the noise points of DBSCAN among `values` (n,): values without a core value within `radius`.
 
     A core value has at least `least` values within `radius`, itself included.
     """
@@ -91,6 +91,6 @@ def find_noise(values: FloatArray, radius: float, least: int) -> BoolArray:
 
 
 def _count_within(radius: float, values: FloatArray, ordered: FloatArray) -> IntArray:
-    """Count the values of `ordered`, ascending, within `radius` of each of `values` (n,); (n,)."""
+    """Return the number (n,) of values in `ordered` (m,), ascending, that lie within `radius` of each of `values` (n,)."""
     low, high = np.searchsorted(ordered, values - radius, "left"), np.searchsorted(ordered, values + radius, "right")
     return np.asarray(high - low, np.int64)

@@ -109,7 +109,10 @@ class Refl(NoProbes, StateFields):
         return chosen
 
     def _choose(self, view: View) -> IntArray:
-        """Return the clients to select: of those that answered, the first by rank; random ones if none answered."""
+        """Return the clients (n,) to select: the first by rank of those that answered, or random ones if none answered.
+
+        Clients that are selectable are no longer counted among those with an update under way.
+        """
         selectable, probed = view.selectable, view.probed
         self._since_s[selectable] = np.nan  # a selectable client has no update under way
         wanted = max(1, self._per_round - self.count_expected(view.time_s)) if self._adaptive else self._per_round

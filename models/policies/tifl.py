@@ -189,8 +189,8 @@ class Tifl(NoProbes, StateFields):
         took_s[probed.clients[probed.answered]] = np.minimum(probed.elapsed_s[probed.answered], self._timeout_s)
         self._sum_s += took_s
         if self._profiled == self._sync_rounds:
-            mean_s, width = self._sum_s / self._sync_rounds, self._split == "equal-width"
-            self.tier_of = split_into_tiers(mean_s, self._tiers, self._timeout_s, width=width, rng=view.rng)
+            mean_s, equal_width = self._sum_s / self._sync_rounds, self._split == "equal-width"
+            self.tier_of = split_into_tiers(mean_s, self._tiers, self._timeout_s, equal_width=equal_width, rng=view.rng)
             self._profiled += 1  # Later answers are accuracies, not latencies.
 
     def select(self, view: View) -> IntArray:
@@ -204,8 +204,9 @@ class Tifl(NoProbes, StateFields):
         tier = self._draw_tier(rng)
         chosen: list[IntArray] = []
         missing = self._per_round
+        # The drawn tier, then slower ones, then faster ones, and the silent clients (tier -1) last.
         for candidate in [*range(tier, self._tiers), *range(tier - 1, -1, -1), -1]:
-            # Silent clients (tier -1) fill up no tier: they are selected only if no other client can be.
+            # Silent clients fill up no tier: they are selected only if no other client can be.
             if missing and ((self._fill and candidate >= 0) or missing == self._per_round):
                 chosen.append(uniform_draws(view.selectable & (self.tier_of == candidate), missing, rng))
                 missing -= len(chosen[-1])
@@ -279,17 +280,19 @@ def _answers(view: View) -> _Figures:
     return _Figures(probed.clients[answered], probed.accuracy[answered])
 
 
-def split_into_tiers(mean_s: FloatArray, tiers: int, timeout_s: float, *, width: bool, rng: np.random.Generator) -> IntArray:
-    """Return the tier (K,) of each client by its mean latency (K,), from 0, the fastest; -1 at or above `timeout_s`.
+def split_into_tiers(
+    mean_s: FloatArray, tiers: int, timeout_s: float, *, equal_width: bool, rng: np.random.Generator
+) -> IntArray:
+    """Return the tier (K,) of each client by its mean latency (K,) in seconds, from 0, the fastest; -1 at or above `timeout_s`.
 
-    `width`: tiers have equal ranges of latency. Otherwise they have equal numbers of clients, the remainder in the slowest
-    tiers, and equal latencies at a border are split at random.
+    `equal_width`: True for tiers of equal ranges of latency. Otherwise tiers have equal numbers of clients, the remainder in
+    the slowest tiers, and equal latencies at a border are split at random.
     """
     tier_of: IntArray = np.full(len(mean_s), -1, np.int64)
     clients = np.flatnonzero(mean_s < timeout_s)
     if not len(clients):
         return tier_of
-    if width:
+    if equal_width:
         least, greatest = mean_s[clients].min(), mean_s[clients].max()
         step = (greatest - least) / tiers
         tier_of[clients] = np.minimum((mean_s[clients] - least) // step, tiers - 1).astype(np.int64) if step else 0

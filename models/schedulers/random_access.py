@@ -28,7 +28,7 @@ class RandomAccess(StateFields):
     """Declared changes: none."""
 
     def detects(self) -> bool:
-        """Return False: it watches for nothing."""
+        """Return False: there is no detector."""
         return False
 
     def __init__(self, *, clients: int, channels: int) -> None:
@@ -40,4 +40,4 @@ class RandomAccess(StateFields):
         return np.asarray(view.rng.integers(self._channels, size=self._clients))
 
     def observe(self, view: SlotView, channels: IntArray, good: BoolArray) -> None:
-        """Ignore the outcome of a round: it learns nothing."""
+        """Ignore the outcome of a round: draws do not depend on it."""

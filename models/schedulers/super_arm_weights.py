@@ -1,10 +1,10 @@
 """Weights of all C super-arms (sets of channels) of M-Exp3, of which only the drawn ones are stored.
 
 The weight of arm I is w_I, and W is the sum of all. With Exp3.S sharing every weight grows by the same amount a round, so
-w_I = b + v_I. b is common to all arms, and v_I >= 0 is
-what the rewards of arm I have added to it; 0 unless I was drawn. A reward multiplies w_I by g >= 1: v_I <- v_I g + b (g - 1),
-and sharing is b <- b + a. Nothing is ever subtracted and no other arm is touched, so storing only the drawn arms is exact. A
-draw by weight is a uniform draw from all C arms with probability C b / W, or else a draw of a stored arm by v.
+w_I = b + v_I. Here b is common to all arms, and v_I >= 0 is what the rewards of arm I have added to it; 0 unless I was drawn. A
+reward multiplies w_I by g >= 1: v_I <- v_I g + b (g - 1), and sharing is b <- b + a. Nothing is ever subtracted and no other arm
+is touched, so storing only the drawn arms is exact. A draw by weight is a uniform draw from all C arms with probability C b / W,
+or else a draw of a stored arm by v.
 
 Weights grow without bound and are far apart, so each is a mantissa and a power of two of its own (the integer part of its
 logarithm). Nothing overflows, small weights survive beside large ones, and a product is rounded once; adding up logarithms of
@@ -96,6 +96,7 @@ class SuperArmWeights:
             if not outgrown:
                 self._put(place, ldexp(self._mantissa[place], power - self._scale))
         if share > 0.0:
+            # b <- b + e share W / C; both terms at the larger of their powers of two.
             added, power = frexp(before * math.e * share / self._count)
             power += self._scale
             top = max(power, self._common_power)

@@ -92,22 +92,24 @@ class ModelCache:
     def step(
         self, clients: IntArray, models: Tensor, *, held: BoolArray | None, renewed: IntArray | None, present: ModelId
     ) -> Tensor:
-        """Take in the `models` (n, d) of `clients` (n,), and return the step (d,) from the `present` model to the new mean.
+        """Replace entries, and return the step (d,) from the `present` model to the mean of the entries (SAFA, eq. 6 to 8).
 
-        `held` (n,): True for models that replace their entries only after that; None: none do. `renewed` (j,): clients whose
-        entries become the present model before; None: none do.
+        In this order: entries of the clients `renewed` (j,; None: none) become the present model; the `models` (n, d) of the
+        picked clients replace theirs; the mean is taken; the models of clients that are True in `held` (n,; None: none) replace
+        theirs. `clients` (n,): the client of each model.
         """
         if renewed is not None:
             self.renew(renewed, present)
-        later = np.zeros(len(clients), np.bool_) if held is None else held
+        is_held = np.zeros(len(clients), np.bool_) if held is None else held
 
-        def put(chosen: BoolArray) -> None:
+        def put_models_of(chosen: BoolArray) -> None:
+            """Replace the entries of the clients that are True in `chosen` (n,)."""
             rows = np.flatnonzero(chosen)
             self.put(clients[rows], models[torch.from_numpy(rows).to(models.device)])
 
-        put(~later)
+        put_models_of(~is_held)
         mean, model = self.mean(), self._store[present]
-        put(later)
+        put_models_of(is_held)
         # If all members have gone to other nodes, the model stays.
         return torch.zeros_like(model) if mean is None else mean - model
 
@@ -140,7 +142,7 @@ class ModelCache:
         }
 
     def load_state_dict(self, state: State, device: torch.device) -> None:
-        """Restore a state."""
+        """Restore the entries, on `device`, and release those before."""
         old_entries = [self._first, *self._entries.values()]
         ids = [_saved_id(id) for id in state["ids"]]
         for id, model in zip(ids, state["models"], strict=True):

@@ -46,11 +46,11 @@ class Contributions:
         self._updates: dict[int, Tensor] = {}
         """Last delivered update of each client, its parameters only."""
         self._models: dict[int, Tensor] = {}
-        """Model that it belongs to."""
+        """Model after training of each client's last delivered update."""
         self._values: FloatArray = np.ones(clients)
         """(K,) C_i as last computed."""
         self._changed = False
-        """True if an update was delivered since then."""
+        """True if an update was delivered since the values were computed."""
 
     def record(self, clients: IntArray, updates: Tensor, models: Tensor) -> None:
         """Store delivered updates and models (n, d); the first `parameters` columns of both are parameters."""

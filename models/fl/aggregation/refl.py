@@ -1,10 +1,9 @@
 """The aggregation of REFL: late updates count by their age, and by their deviation from the fresh ones.
 
 Abdelmoniem, Sahu, Canini and Fahmy, "REFL: Resource-Efficient Federated Learning", EuroSys 2023. A fresh update has weight 1,
-one of staleness s (1 - beta) / (s + 1) + beta (1 - exp(-L_k / L_max)), and all are normalised to sum 1. L_k = |ubar - ubar_k|^2
-/
-|ubar|^2, ubar the mean of the fresh updates and ubar_k that mean with update k included; L_max is the greatest of the late ones.
-(The authors' code divides the exponent by 10: `scale`.) The formula is the paper's as recalled.
+one of staleness s (1 - beta) / (s + 1) + beta (1 - exp(-L_k / L_max)), and all are normalised to sum 1. L_k is |ubar - ubar_k|^2
+over |ubar|^2, ubar the mean of the fresh updates and ubar_k that mean with update k included; L_max is the greatest of the late
+ones. (The authors' code divides the exponent by 10: `scale`.) The formula is the paper's as recalled.
 """
 
 from __future__ import annotations

@@ -44,9 +44,10 @@ class Stacked(NamedTuple):
 
 
 def stack_batches(batches: Sequence[IntArray], moves: Sequence[IntArray] | None, device: torch.device) -> Stacked:
-    """Stack the batches (steps, batch) of each client, from `draw_batches`, and `moves`, from `augmentation.draw_moves`.
+    """Return the steps of n clients side by side.
 
-    The client with the most steps comes first.
+    `batches`: sample numbers (steps, batch) of each client, from `draw_batches`; the client with the most steps must come first.
+    `moves`: crops and flips (steps, batch, 3) of each client, from `augmentation.draw_moves`; None: none.
     """
     steps = np.array([len(batch) for batch in batches])
     # Clients may have batches of different sizes: smaller ones are filled up like short batches.

@@ -77,12 +77,14 @@ def _digest(data: bytes) -> str:
 
 
 def _read_idx_file(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
-    """Return the array in an idx file: images (N, 28, 28) or labels (N,).
+    """Return the array in an idx file of the data set `kind`: images (N, 28, 28) or labels (N,).
 
-    Its length is compared with the header, and its content with a known checksum, or with the packed file beside it, which is
-    checked itself; without either the content is not checked. torchvision would read the folder "processed" of its old versions
-    instead, for which there are no checksums.
-    Raises ParameterError for a damaged file.
+    The length of the file is compared with its header. Its content is compared with a known checksum, or else with the packed
+    file (`.gz`) beside it, of which `packed_md5` is the checksum; without either the content is not checked. The files are read
+    here, because torchvision would read the folder "processed" of its old versions instead, for which there are no checksums.
+
+    Raises:
+        ParameterError: the file is damaged.
     """
     data = path.read_bytes()
     sample_shape = [28, 28] if "images" in path.name else []
@@ -124,7 +126,7 @@ def _read_idx(kind: str, root: Path, dataset_class: Any) -> Arrays:
     )
 
 
-def _check_sums(kind: str, root: Path, dataset_class: Any) -> None:
+def _check_checksums(kind: str, root: Path, dataset_class: Any) -> None:
     """Raise ParameterError if a file does not have the MD5 checksum that torchvision states; call it before unpickling."""
     paths = data_paths(kind, root)
     meta = dataset_class.meta
@@ -188,7 +190,7 @@ def read_published(kind: str, root: Path, download: bool) -> Arrays:
     require_files(kind, root)
     if kind in ("mnist", "fashion-mnist"):
         return _read_idx(kind, root, dataset_class)
-    _check_sums(kind, root, dataset_class)
+    _check_checksums(kind, root, dataset_class)
     train, test = (dataset_class(str(root), train=train, download=False) for train in (True, False))
 
     def arrays(part: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -237,7 +239,7 @@ def _scale_of(scale: str, kind: str | Source, name: str, images: NDArray[Any]) -
 
 
 def _choose(usable: NDArray[np.int64], count: int | None, choice: str, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Return `count` of the samples `usable`, ascending; None: all. `choice`: "first", or random ones."""
+    """Return the numbers of `count` of the samples `usable`, ascending; None: all. `choice`: "first" ones, or "random" ones."""
     if count is None or choice == "first":
         return usable[:count]
     return usable[np.sort(generator.choice(len(usable), count, replace=False))]

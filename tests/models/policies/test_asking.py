@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from models.errors import ParameterError
 from models.laws.availability.presence import Markov
 from models.laws.availability.traces import Trace
-from models.policies.fedcs import FedCs, _search_quadratic, greedy
+from models.policies.fedcs import FedCs, _search_quadratic, accept_greedily
 from models.policies.protocols import FloatArray
 from models.policies.refl import Refl
 from netsim.core.reports import RoundOutcome
@@ -43,13 +43,13 @@ class Phases:
 def test_greedy_by_hand() -> None:
     # (training, upload): A (1, 2), B (4, 1), C (3, 3). After A Theta is 3, after B 5, after C 8.
     none, train, upload = np.zeros(3), np.array([1.0, 4.0, 3.0]), np.array([2.0, 1.0, 3.0])
-    assert greedy(none, train, upload, 8.5).tolist() == [0, 1, 2]
-    assert greedy(none, train, upload, 8.0).tolist() == [0, 1]
+    assert accept_greedily(none, train, upload, 8.5).tolist() == [0, 1, 2]
+    assert accept_greedily(none, train, upload, 8.0).tolist() == [0, 1]
     # A refusal does not end the search: B, at 5, is refused, C, at 3 + 3 = 6, too; nothing else is left.
-    assert greedy(none, train, upload, 5.0).tolist() == [0]
-    assert greedy(none, train, upload, 3.0).tolist() == []
+    assert accept_greedily(none, train, upload, 5.0).tolist() == [0]
+    assert accept_greedily(none, train, upload, 3.0).tolist() == []
     # The model to all takes as long as to the farthest.
-    assert greedy(np.array([0.0, 4.0, 0.0]), train, upload, 9.0).tolist() == [0, 2]
+    assert accept_greedily(np.array([0.0, 4.0, 0.0]), train, upload, 9.0).tolist() == [0, 2]
 
 
 # Multiples of 1/8: sums and differences are exact, so that both searches see the same ties.
@@ -61,7 +61,7 @@ TIMES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, 
 def test_heaps_and_the_quadratic_search_agree(times: list[tuple[int, int]], limit: int, download: int) -> None:
     train, upload = (np.array(part) / 8 for part in zip(*times, strict=True))
     same = np.full(len(times), download / 8)
-    assert greedy(same, train, upload, limit / 8).tolist() == _search_quadratic(same, train, upload, limit / 8).tolist()
+    assert accept_greedily(same, train, upload, limit / 8).tolist() == _search_quadratic(same, train, upload, limit / 8).tolist()
 
 
 def test_who_is_in_time_is_selected_and_nobody_where_nobody_is() -> None:

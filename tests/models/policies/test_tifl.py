@@ -36,13 +36,14 @@ def profiled(policy: Tifl, *rounds: Any) -> Tifl:
 
 def test_tiers_by_hand() -> None:
     latencies, rng = np.array([3.0, 100.0, 1.0, 4.0, 101.0, 2.0]), np.random.default_rng(1)
-    assert split_into_tiers(latencies, 2, 1000.0, width=False, rng=rng).tolist() == [0, 1, 0, 1, 1, 0]
-    assert split_into_tiers(latencies, 2, 1000.0, width=True, rng=rng).tolist() == [0, 1, 0, 0, 1, 0]
+    assert split_into_tiers(latencies, 2, 1000.0, equal_width=False, rng=rng).tolist() == [0, 1, 0, 1, 1, 0]
+    assert split_into_tiers(latencies, 2, 1000.0, equal_width=True, rng=rng).tolist() == [0, 1, 0, 0, 1, 0]
     # Who is at the limit is in none; the remainder goes to the slowest.
-    assert split_into_tiers(latencies, 2, 101.0, width=False, rng=rng).tolist() == [1, 1, 0, 1, -1, 0]
-    assert split_into_tiers(np.ones(3), 2, 9.0, width=True, rng=rng).tolist() == [0, 0, 0]
+    assert split_into_tiers(latencies, 2, 101.0, equal_width=False, rng=rng).tolist() == [1, 1, 0, 1, -1, 0]
+    assert split_into_tiers(np.ones(3), 2, 9.0, equal_width=True, rng=rng).tolist() == [0, 0, 0]
     # Equal latencies at the border: whoever.
-    assert {tuple(split_into_tiers(np.ones(2), 2, 9.0, width=False, rng=rng).tolist()) for _ in range(50)} == {(0, 1), (1, 0)}
+    drawn = [split_into_tiers(np.ones(2), 2, 9.0, equal_width=False, rng=rng) for _ in range(50)]
+    assert {tuple(tiers.tolist()) for tiers in drawn} == {(0, 1), (1, 0)}
 
 
 def test_profiling_counts_silence_as_the_limit() -> None:
