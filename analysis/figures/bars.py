@@ -35,7 +35,10 @@ def stacked_bars(axes: Axes, bars: Mapping[str, Sequence[float]], names: Sequenc
 def seconds_figure(
     bars: Mapping[str, Sequence[float]], names: Sequence[str], *, title: str, xlabel: str, note: str, look: Look
 ) -> ShownFigure:
-    """Return a figure of `stacked_bars` whose values are seconds; `note` stands at its foot."""
+    """Return a figure of horizontal stacked bars whose values are seconds; `note` stands at its foot.
+
+    `bars`: label of each bar -> values of its parts. `names`: names of the parts, for the legend.
+    """
     with look.apply():
         figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_height_in(bars, 0.36) * len(bars)), look=look)
         legend = stacked_bars(axes, bars, names)

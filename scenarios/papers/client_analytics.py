@@ -44,7 +44,10 @@ def _accuracy_study(
     against: tuple[str, ...] = (),
     slots: int = 200,
 ) -> Reproduction:
-    """Return the reproduction of a figure of accuracy over slots. `slots`: slots of the size laptop."""
+    """Return the reproduction of a figure of accuracy over slots. `slots`: slots of the size laptop.
+
+    The other arguments are fields of `Reproduction`.
+    """
     return Reproduction(
         name=name,
         paper=PAPER,

@@ -117,7 +117,8 @@ def simulate(
 ) -> Notes:
     """Run a simulation that is built already into the folder `out`, as `run` does, and return its summary.
 
-    `more_files`: names of files that `after_round` writes into the folder.
+    `after_round`: callback after each round; `more_files`: names of files that it writes into the folder. `checkpoint_s`: wall
+    time from one checkpoint to the next. `wall`: limit of the wall time.
     """
     refuse_unnamed(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True))
     fixed_tables = make_fixed_tables(built, scenario)
@@ -140,7 +141,11 @@ def _start_run(
     after_round: Callable[[Simulation], None] | None,
     checkpoint_s: float,
 ) -> Notes:
-    """Write the scenario and the fixed tables of a run into its folder, simulate it, and return its summary."""
+    """Write the scenario and the fixed tables of a run into its folder, simulate it from the beginning, and return its summary.
+
+    `files`: names of all files that the run writes. `fixed_tables`: tables that are known before the run, by name. The other
+    arguments are those of `_simulate`.
+    """
     with report_state(out):
         marker = open_run(out, files)
         atomic.write(out / SCENARIO, to_toml(scenario).encode())
@@ -212,7 +217,12 @@ def _simulate(
     after_round: Callable[[Simulation], None] | None,
     checkpoint_s: float,
 ) -> Notes:
-    """Simulate a run, from the beginning or from `state`, write its files, and return its summary."""
+    """Simulate a run, write its files, and return its summary.
+
+    `marker`: list of files in the run's folder. `state`: state of the last checkpoint, from which the run goes on; None: it begins.
+    `stop`: request to stop early, such as an interrupt. `after_round`: callback after each round. `checkpoint_s`: wall time from
+    one checkpoint to the next.
+    """
     out, simulation = marker.folder, built.simulation
     totals = Totals(starts_s=change_points_s(built.channels))
     effort = Effort(0.0 if state is None else state["wall_time_s"])

@@ -95,9 +95,11 @@ def _wire(
     cluster: Cluster | None,
     cautions: list[Caution],
 ) -> World:
-    """Build the parts that all servers share.
+    """Return the parts of a simulation that all servers share, without the server; raises UserError.
 
-    The learner is built first, because the size of its network decides the bytes of messages.
+    `learner`: True to build the learner that the scenario names. `trained`: a learner that is used in its place, or None.
+    `multiplier`: factors of bandwidths, or None. `cluster`: workers that train, or None. `cautions`: list to which warnings are
+    added.
     """
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
@@ -105,6 +107,7 @@ def _wire(
     context = replace(_context(scenario, population, streams), multiplier=multiplier)
 
     plan = build_plan(scenario, population)
+    # The learner comes before the links: the size of its network decides the bytes of messages.
     trained = _build_learner(scenario, streams, plan, learner, cluster) if trained is None else trained
     message_sizes = build_sizes(scenario, population, trained)
     data_sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)

@@ -38,7 +38,7 @@ def _check(
     share: float = 0.0,
     iid_clients: int = 0,
 ) -> None:
-    """Raise ParameterError for parameters that no partition can meet."""
+    """Raise ParameterError, which names the parameter, for parameters that no partition of `samples` samples can meet."""
     if clients < 1:
         raise ParameterError("clients", clients, "must be >= 1")
     if minimum < 1:

@@ -301,9 +301,11 @@ def _cache_of(
     above: Sequence[int],
     weights: Sequence[Weight],
 ) -> ModelCache:
-    """Return the cache of the last models of the members of `node`, which has this number: edges, or the clients that are there.
+    """Return the cache of the last models of the members of `node`: edges, or the clients that are there at present.
 
-    Clients count by their samples, edges by the samples of all clients below them, unless their weight is "equal".
+    `number`: number of the node, -1 for the server. `coordinator` (K,): present edge of each client. `above`: the node above each
+    edge. `weights`: weight of each edge. Clients count by their samples, edges by the samples of all clients below them, or
+    equally if their weight is "equal".
     """
     first, store, owner = node._versions.id(0), learner.store, SERVER if number < 0 else edge_node(number)
     if not node.edges:

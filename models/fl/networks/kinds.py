@@ -203,11 +203,12 @@ def cnn(
     norm: AnyNorm = "none",
     kernel: Literal[3, 5] = 3,
 ) -> nn.Module:
-    """Return convolutional layers and fully connected ones (see `Cnn`).
+    """Return a network of convolutional layers and then fully connected ones (see `Cnn`).
 
-    `channels` defaults to [32, 64, 64] for colour images, else to [16, 32, 32]; `hidden` holds the width of each hidden fully
-    connected layer, a number that of a single one. PAUSE's authors train channels [32, 64, 128], hidden [128, 64, 32], padding
-    0 and batch normalisation on CIFAR-10.
+    `channels`: widths of the convolutional layers; None: [32, 64, 64] for colour images, else [16, 32, 32]. `hidden`: widths of
+    the hidden fully connected layers; a number for one layer. `padding`, `kernel`: pixels added on each side before a
+    convolution, and its width. `norm`: normalisation after each layer. PAUSE's authors train channels [32, 64, 128], hidden
+    [128, 64, 32], padding 0 and batch normalisation on CIFAR-10.
 
     Example:
         >>> cnn((1, 28, 28), 10, seed=1).layers[-1]

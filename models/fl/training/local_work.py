@@ -438,7 +438,12 @@ class LocalWork:
         measured: LossMeasures,
         shift: Tensor | None,
     ) -> Tensor:
-        """Return the rows (n, d) after `jobs`. `results` receives the results of a user's trainer."""
+        """Return the rows (n, d) after training: job k starts from the row `starts[k]` and takes the steps of `batches[k]`.
+
+        `results`: dictionary that receives the results of a user's trainer, by client and round. `states`: optimizer states,
+        changed in place; None: no client has one. `measured`: measures to which losses are added. `shift`: term (n, trained
+        columns) added to every gradient, or None.
+        """
         if self._own is not None:
             own = self._own_results(memory, jobs, batches, starts)
             results |= {(job.client, job.round): result for job, result in zip(jobs, own, strict=True)}

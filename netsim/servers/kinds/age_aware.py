@@ -143,9 +143,10 @@ def age_aware_server(
     round_s: float | None = None,
     wait_for_compute: bool = False,
 ) -> RoundServer:
-    """Return the server. `round_s`: length of a round; None: a round ends when no transmission is in flight (`NothingOnTheAir`).
+    """Return an asynchronous server over sub-channels, with ages of information in its records.
 
-    Raises ValueError for a length that is not > 0.
+    `meter`: ages that an oracle would reach. `round_s`: length of a round in seconds; None: a round ends when no transmission is
+    in flight, and with `wait_for_compute` no client computes (`NothingOnTheAir`). Raises ValueError for a length that is not > 0.
     """
     spectrum = channels.access.spectrum
     close: CloseRule

@@ -248,7 +248,11 @@ def buffered_server(
     rule: ModelRule,
     channels: OwnLinks | None = None,
 ) -> RoundServer:
-    """Return the server. `concurrency`: number of clients at work. `rule`: rule for a new model."""
+    """Return a server that keeps `concurrency` clients at work and makes a new model by `rule`, of the updates that have arrived.
+
+    `policy` selects a client for each one that ends; `streams` has its random numbers. `channels`: the sub-channels of clients;
+    None: each client has links of its own.
+    """
     channels = channels or OwnLinks()
     dispatch = KeepAtWork(pool=pool, policy=policy, learner=learner, streams=streams, concurrency=concurrency)
     loop = RoundLoop(

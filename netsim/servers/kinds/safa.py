@@ -327,7 +327,11 @@ def safa_server(
     speed_s: Callable[[int], FloatArray] | None = None,
     channels: OwnLinks | None = None,
 ) -> RoundServer:
-    """Return the server. `ByVersion` and `PickedArrived` explain the parameters."""
+    """Return a server of SAFA: clients train by the version of their model (`ByVersion`), and a round closes once `per_round`
+    updates are picked (`PickedArrived`). These two classes explain the parameters.
+
+    `channels`: the sub-channels of clients; None: each client has links of its own.
+    """
     dispatch = ByVersion(pool=pool, learner=learner, lag_tolerance=lag_tolerance)
     close = PickedArrived(
         pool=pool, dispatch=dispatch, per_round=per_round, deadline_s=deadline_s, selection=selection, speed_s=speed_s
@@ -336,7 +340,7 @@ def safa_server(
 
 
 def server_of(*, dispatch: ByVersion, close: PickedArrived, learner: Learner, channels: OwnLinks) -> RoundServer:
-    """Return the server for a dispatch and a close rule, which may be instances of subclasses."""
+    """Return a server of SAFA made of a dispatch and a close rule, which may be instances of subclasses."""
     loop = RoundLoop(
         pool=dispatch.pool,
         dispatch=dispatch,

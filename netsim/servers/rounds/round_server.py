@@ -63,7 +63,10 @@ class Book(StateFields):
     def row(
         self, *, round: int, start_s: float, end_s: float, version: int, evaluation: Evaluation | None, columns: ColumnValues
     ) -> RoundRow:
-        """Return the record of the round or slot that closes now, with further `columns`. Counts are those since the last call.
+        """Return the record of the round or slot that closes now.
+
+        `version`: version of the model. `evaluation`: test of the model; None: none was made. `columns`: values of further
+        columns, by name. Counts are those since the last call. Raises TypeError for a column that the table does not have.
         """
         pool, now, before = self._pool, self._counts_now(), self._before
         values = dict(columns)

@@ -145,7 +145,11 @@ class Summing:
 
 
 def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort: Effort, tables: OpenTables) -> Notes:
-    """Return the content of `summary.json`. `tables`: the complete tables, which are checked against the counts."""
+    """Return the content of `summary.json` of a run.
+
+    `totals`: sums over its rounds. `ended`: reason of its end. `effort`: wall time and machine. `tables`: the complete tables,
+    which are checked against the counts.
+    """
     server, max_leak = built.server, built.server.clients.accountant.max_leak()
     counts = server.counts()
 

@@ -71,7 +71,12 @@ def what_if(folder: Path, number: int, changes: Sequence[Change], *, progress: P
 def _answer_round(
     replay: Replay, run: Run, number: int, changes: Sequence[Change], folder: Path, limit_s: float, progress: Progress | None
 ) -> list[Answer]:
-    """Simulate a run up to round `number`, and return the answer to each of `changes`, in order; raises UserError."""
+    """Simulate a run again up to round `number`, and return the answer to each of `changes`, in order.
+
+    `run`: the finished run in `folder`, with which each replayed round must agree. `limit_s`: simulated time before which a changed
+    round must close. `progress`: callback after each round, or None. Raises UserError for a client that takes no part in the round,
+    and if the replay differs from the run.
+    """
     ends_s = run.rounds["end_s"].tolist()
     for state, numbers in replay.rounds(number, progress):
         _check_replay(replay, ends_s, folder)

@@ -126,7 +126,10 @@ class NodeWorld(World):
 
 
 def tree(world: World, compose: Composer) -> TreeServer:
-    """Return the server of a scenario with `[edges]`; raises UserError."""
+    """Return the server of a scenario with `[edges]`: a tree of coordinators, each with its members; raises UserError.
+
+    `compose`: function that builds the server of one coordinator from its parts.
+    """
     section = world.scenario.edges
     assert section is not None
     layout = lay_out(section, world.population, None if world.network is None else world.network.layout)
@@ -196,7 +199,11 @@ def _edges(
     members_of: Mapping[int, Members],
     learners: Mapping[int, NodeLearner] | None,
 ) -> list[Edge]:
-    """Return the edges of a tree, each with its server and its members."""
+    """Return the edges of a tree, in the order of their numbers.
+
+    `edge_pool`: the edges as clients of the nodes above them. `servers`, `members_of`, `learners`: server, members and learner of
+    each node, -1 being the root; `learners` is None if nothing is trained.
+    """
     return [
         Edge(
             number=node,
@@ -445,7 +452,11 @@ def _edge_pool(
     ways: MediumLaws,
     on_work: Callable[[Update], None],
 ) -> ClientPool:
-    """Return the edges as clients of the nodes above them."""
+    """Return the edges as clients of the nodes above them; raises UserError.
+
+    `context`: the edges as a population. `presence`: law of their availability. `ways`: laws of the ways to the nodes above.
+    `on_work`: callback that lets an edge begin its work for the node above, a term of rounds.
+    """
     population, count = context.population, context.population.count
     size: int | IntArray = int(np.max(world.sizes.down))
     if section.model_bytes is not None:
