@@ -219,9 +219,9 @@ def _simulate(
 ) -> Notes:
     """Simulate a run, write its files, and return its summary.
 
-    `marker`: list of files in the run's folder. `state`: state of the last checkpoint, from which the run goes on; None: it begins.
-    `stop`: request to stop early, such as an interrupt. `after_round`: callback after each round. `checkpoint_s`: wall time from
-    one checkpoint to the next.
+    `marker`: list of files in the run's folder. `state`: state of the last checkpoint, from which the run goes on; None: it
+    begins. `stop`: request to stop early, such as an interrupt. `after_round`: callback after each round. `checkpoint_s`: wall
+    time from one checkpoint to the next.
     """
     out, simulation = marker.folder, built.simulation
     totals = Totals(starts_s=change_points_s(built.channels))

@@ -73,9 +73,9 @@ def _answer_round(
 ) -> list[Answer]:
     """Simulate a run again up to round `number`, and return the answer to each of `changes`, in order.
 
-    `run`: the finished run in `folder`, with which each replayed round must agree. `limit_s`: simulated time before which a changed
-    round must close. `progress`: callback after each round, or None. Raises UserError for a client that takes no part in the round,
-    and if the replay differs from the run.
+    `run`: the finished run in `folder`, with which each replayed round must agree. `limit_s`: simulated time before which a
+    changed round must close. `progress`: callback after each round, or None. Raises UserError for a client that takes no part in
+    the round, and if the replay differs from the run.
     """
     ends_s = run.rounds["end_s"].tolist()
     for state, numbers in replay.rounds(number, progress):
