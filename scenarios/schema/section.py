@@ -2,9 +2,9 @@
 
 import ast
 import inspect
-import textwrap
+import sys
 from functools import cache
-from types import UnionType
+from types import ModuleType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError, model_validator
@@ -87,18 +87,42 @@ def attribute_docs(cls: type) -> dict[str, str]:
     """
     if "__dataclass_fields__" not in vars(cls) and not (issubclass(cls, BaseModel) and vars(cls).get("__annotations__")):
         return {}
-    try:
-        source = inspect.getsource(cls)
-    except OSError:  # in a section made from a constructor, whose keys have their own descriptions
+    class_node = _class_nodes(sys.modules[cls.__module__]).get(cls.__qualname__)
+    if class_node is None:  # a section made from a constructor, whose keys have their own descriptions
         return {}
-    (class_node,) = ast.parse(textwrap.dedent(source)).body
-    assert isinstance(class_node, ast.ClassDef)
     docs = {}
     for field, below in zip(class_node.body, class_node.body[1:], strict=False):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 docs[name] = inspect.cleandoc(text)
     return docs
+
+
+@cache
+def _class_nodes(module: ModuleType) -> dict[str, ast.ClassDef]:
+    """Return the definitions of classes in a module, by qualified name. Empty where there is no source.
+
+    `inspect.getsource` of a class would parse the whole module again for each class.
+    """
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError):
+        return {}
+    classes: dict[str, ast.ClassDef] = {}
+
+    def collect(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            match child:
+                case ast.ClassDef(name=name):
+                    classes.setdefault(prefix + name, child)
+                    collect(child, f"{prefix}{name}.")
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    collect(child, f"{prefix}{name}.<locals>.")
+                case ast.stmt() | ast.excepthandler():
+                    collect(child, prefix)
+
+    collect(tree, "")
+    return classes
 
 
 @cache
