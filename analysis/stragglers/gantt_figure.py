@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
@@ -71,19 +72,7 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
         for position, client in enumerate(columns["client"][order].tolist()):
             if client in waited:
                 from_s, until_s, other = waited[client]
-                axes.barh(position, until_s - from_s, left=from_s - begin, height=0.72, **surface_style(_WAITING))
-                # Beside the bar, which may be narrower than the number; in front of the line of the close, which may cross it.
-                axes.annotate(
-                    f"{other}",
-                    (until_s - begin, position),
-                    (3, 0),
-                    textcoords="offset points",
-                    va="center",
-                    fontsize="x-small",
-                    color=INK,
-                    zorder=5,
-                    path_effects=halo(),
-                )
+                _draw_wait(axes, position, from_s - begin, until_s - begin, str(other))
         if waited:
             legend.append((Patch(**surface_style(_WAITING)), "waiting for the peer named beside it"))
         for outcome, marker in _MARKS.items():
@@ -106,6 +95,23 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
         note += f"; {left_out} attempts that ended before these are left out" if left_out else ""
         finish_figure(figure, f"Round {chosen:,}, client by client", note, legend, look=look)
     return figure
+
+
+def _draw_wait(axes: Axes, position: int, from_s: float, until_s: float, awaited: str) -> None:
+    """Draw the wait of the client at `position`, from `from_s` to `until_s` on the axis, and the number of the peer `awaited`."""
+    axes.barh(position, until_s - from_s, left=from_s, height=0.72, **surface_style(_WAITING))
+    # Beside the bar, which may be narrower than the number; in front of the line of the close, which may cross it.
+    axes.annotate(
+        awaited,
+        (until_s, position),
+        (3, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize="x-small",
+        color=INK,
+        zorder=5,
+        path_effects=halo(),
+    )
 
 
 def _waits(run: Run, chosen: int) -> dict[float, tuple[float, float, int]]:

@@ -39,7 +39,7 @@ def figure(
     *,
     drawing: Drawing,
 ) -> None:
-    """Draw one figure of a finished run or sweep. In the size and the letters that a paper wants."""
+    """Draw one figure of a finished run or sweep. Size, font and format can be those of a paper."""
     from analysis import Run
     from analysis.catalogue import CAPTIONS, figure_of, figures_of
     from analysis.figures.style import save_figure

@@ -38,7 +38,7 @@ def overlays(
     sharing: Annotated[str, typer.Option("--sharing", help="by-degree: fixed shares; fluid: flows share links.")] = "by-degree",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say how long a round takes on each overlay of a network. Exactly, and as simulated; and which overlay is best."""
+    """Print how long a round takes on each overlay of a network. Times are exact and simulated; the best overlay is named."""
     from models.errors import ParameterError
     from models.overlays.silos import Silos
     from scenarios.networks import read_network

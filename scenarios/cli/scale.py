@@ -18,7 +18,7 @@ def scale(
     run_bytes: Annotated[float, typer.Option("--run-bytes", min=0.0, help="Bytes that a run leaves.")] = 0.0,
     cv: Annotated[float, typer.Option("--cv", min=0.0, help="Coefficient of variation of the time of a run.")] = 0.3,
 ) -> None:
-    """Say how long sweeps of many runs take on many workers. Simulates their scheduler with measured costs."""
+    """Print how long sweeps of many runs take on many workers. Their scheduler is simulated with measured costs."""
     from analysis.documents.terminal import terminal_table
     from analysis.scaling.measure import Costs, plan_cells
 

@@ -40,7 +40,7 @@ def what_if(
     link: Annotated[list[str] | None, typer.Option(help="Of this cable of [network] alone; may be repeated.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Say what would have come of a round, had one thing differed. The round is one of a finished run."""
+    """Simulate a round of a finished run again with one change, and print both outcomes."""
     from scenarios.runs.what_if.answers import what_if as simulate_changes
     from scenarios.runs.what_if.changes import Change
 
@@ -86,7 +86,7 @@ def stragglers(
     exact: Annotated[bool, typer.Option(help="Simulate every round again without each of its clients, in turn.")] = True,
     quiet: Quiet = False,
 ) -> None:
-    """Say who held a finished run up. Its rounds decomposed by client and group, its critical path, and what each cost."""
+    """Print which clients held up a finished run. Its rounds by client and group, its critical path, and the time each cost."""
     from analysis import open_run
     from analysis.network.measure import path_limits
     from analysis.stragglers.critical_path import critical_path
