@@ -1,4 +1,7 @@
-"""Errors of torch when memory runs out: on a GPU a class of its own, on a CPU a RuntimeError like any other."""
+"""Memory of training: what is kept for the next step, and errors of torch when it runs out.
+
+On a GPU such an error has a class of its own, on a CPU it is a RuntimeError like any other.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,19 @@ import torch
 
 # Parts of the messages with which torch reports on a CPU that memory ran out; it has no class of its own for that.
 _WORDS = ("can't allocate memory", "Storage size calculation overflowed")
+
+_KEPT_BYTES = 16 * 2**20
+"""Size up to which blocks of memory on a CPU are used again; twice as many bytes are kept free at most."""
+
+
+def keep_freed_memory() -> None:
+    """Let this process use freed memory again in place of returning it to the system, on a CPU.
+
+    The C library returns free memory beyond a threshold, and has it mapped again for the next step, page by page, which takes
+    longer than filling it. glibc raises the threshold to twice the largest block freed so far (mallopt(3), M_MMAP_THRESHOLD; at
+    most 64 MiB). So one block that is allocated and freed, and never written, is enough; other C libraries do not mind.
+    """
+    torch.empty(_KEPT_BYTES, dtype=torch.uint8)
 
 
 def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:

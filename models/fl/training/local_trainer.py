@@ -22,7 +22,7 @@ from models.fl.networks.initialisation import seed_globally
 from models.fl.networks.layout import Layout
 from models.fl.options.names import TrainingOptions
 from models.fl.protocols import Optimizer, Trainer
-from models.fl.store.memory import is_out_of_memory, release
+from models.fl.store.memory import is_out_of_memory, keep_freed_memory, release
 from models.fl.training.client_memory import OptimizerStates
 from models.fl.training.gradients import Gradients
 from models.fl.training.local_steps import LocalSteps
@@ -73,6 +73,7 @@ class LocalTrainer:
         options: TrainingOptions,
         pull: float = 0.0,
     ) -> None:
+        keep_freed_memory()
         self._network = network
         self._loss = loss
         self._optimizer = optimizer
