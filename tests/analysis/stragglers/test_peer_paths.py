@@ -40,6 +40,15 @@ def test_a_message_that_left_as_training_began(tmp_path: Path) -> None:
     assert found == [("compute", 10.0), ("compute", 10.0)]
 
 
+def test_a_round_after_a_timeout_is_begun_by_the_training_that_set_the_timer(tmp_path: Path) -> None:
+    # Peer 1 trains until 1 s, has the model of peer 0 at 1.5 s, and waits for peer 2 until 3 s.
+    run(parse(study(rounds=2, clients={"count": 3}, peers=PATH, compute=SLOW, server=protocol(timeout_s=2.0))), tmp_path / "run")
+    attempts = netsim.open_run(tmp_path / "run").clients.set_index(["client", "round"])
+    first, second = attempts.loc[(1, 1)], attempts.loc[(1, 2)]
+    assert (first["outcome_s"], second["selected_s"]) == (1.0, 3.0)
+    assert (second["begun_by"], second["begun_after"]) == ("end", first["number"])
+
+
 @pytest.mark.parametrize("order", ["train-first", "combine-while-computing"])
 def test_random_times_leave_no_gap(tmp_path: Path, order: str) -> None:
     run(parse(study(rounds=20, server=protocol(order=order))), tmp_path / "run")
