@@ -40,7 +40,7 @@ def what_if(
     link: Annotated[list[str] | None, typer.Option(help="Of this cable of [network] alone; may be repeated.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Simulate a round of a finished run again with one change, and print both outcomes."""
+    """Simulate a round again with one change. The round is one of a finished run; both outcomes are printed."""
     from scenarios.runs.what_if.answers import what_if as simulate_changes
     from scenarios.runs.what_if.changes import Change
 
