@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import dropwhile, takewhile
+from itertools import groupby
 from pathlib import Path
 
 from analysis.suggestions import did_you_mean as did_you_mean
@@ -50,14 +51,18 @@ _NETSIM = (
 _NETSIM_PATHS = tuple(f"{_ROOT / name}{os.sep}" for name in _NETSIM)
 """Beginnings of the paths of netsim's code. The library is not among them: components of its scenarios count as users' code."""
 
+_PACKAGES = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib", "stdlib"))
+"""Beginnings of the paths of installed packages and of Python's own modules."""
+
 
 def users_line(error: BaseException) -> str:
     """Return ", FILE, line N" for the line of the user's code that raised an exception; empty if the user's code did not run."""
-    # Calls go from netsim into the user's code, and perhaps back into netsim: only the first stretch outside netsim counts.
-    entered = dropwhile(lambda frame: frame.filename.startswith(_NETSIM_PATHS), traceback.extract_tb(error.__traceback__))
-    outside = list(takewhile(lambda frame: not frame.filename.startswith(_NETSIM_PATHS), entered))
-    # For an error inside a package such as NumPy, the line that called it is more useful.
-    frames = [frame for frame in outside if "site-packages" not in frame.filename] or outside
+    calls = groupby(traceback.extract_tb(error.__traceback__), lambda frame: frame.filename.startswith(_NETSIM_PATHS))
+    # Calls go from netsim into other code, and perhaps back into netsim.
+    outside = [list(frames) for of_netsim, frames in calls if not of_netsim]
+    # Of a call by way of a package (torch, for a user's network), or an error in one (NumPy), the user's line is more useful.
+    own = ([frame for frame in frames if not frame.filename.startswith(_PACKAGES)] for frames in outside)
+    frames = next(filter(None, own), outside[0] if outside else [])
     return f", {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
 
 

@@ -98,26 +98,28 @@ def test_a_model_that_neither_memory_nor_disk_can_hold_is_refused_before_workers
         workers.open(stack)
 
 
+@pytest.mark.parametrize("last", ["nn.BatchNorm1d(classes)", "nn.Identity()"], ids=["one by one", "stacked"])
 def test_an_exception_in_a_users_network_names_key_client_round_and_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers_here: None
+    last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers_here: None
 ) -> None:
-    text = """
+    text = f"""
 from torch import nn
 
 class Network(nn.Sequential):
     def __init__(self, inputs, classes):
-        super().__init__(nn.Flatten(), nn.Linear(64, classes), nn.BatchNorm1d(classes))
+        super().__init__(nn.Flatten(), nn.Linear(64, classes), {last})
 
     def forward(self, x):
         if self.training:
             raise ValueError("not today")
         return super().forward(x)
 """
-    (tmp_path / "failing_on_workers.py").write_text(text, encoding="utf-8")
+    module = f"failing_on_workers_{last[3]}"
+    (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    scenario = with_learner(network={"kind": "failing_on_workers:Network"}, workers=1)
-    place = r"failing_on_workers\.py, line 10 \(client \d, round 1, worker 0, seed 1\)$"
-    told = r"^learner\.network\.kind = 'failing_on_workers:Network': ValueError: not today, .*" + place
+    scenario = with_learner(network={"kind": f"{module}:Network"}, workers=1)
+    place = r"failing_on_workers_\w\.py, line 10 \(client \d( and \d more)?, round 1, worker 0, seed 1\)$"
+    told = rf"^learner\.network\.kind = '{module}:Network': ValueError: not today, .*" + place
     with pytest.raises(UserError, match=told):
         run(scenario, tmp_path / "out")
 
