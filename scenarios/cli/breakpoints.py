@@ -33,7 +33,7 @@ def breakpoints(
     *,
     drawing: Looks,
 ) -> None:
-    """Print how soon changes were declared, and how many were missed. And how long the regret took to recover."""
+    """Print how soon changes were declared. Also which were missed, and how long the regret took to recover."""
     from analysis import group_runs
     from analysis.breakpoints.section import breakpoint_table, recovery_is_known
     from scenarios.runs.folders.replacement import writing
