@@ -57,6 +57,7 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
     None if no run has records of clients and more than one round. `over`: the axis that the user chose, or None.
     """
     maps: dict[str, tuple[FloatArray, FloatArray]] = {}
+    seeds: dict[int, None] = {}  # of the runs drawn, in their order
     along = abscissa(groups, over)
     for label, runs in groups.items():
         if len(maps) == MOST_PANELS or not runs:
@@ -66,6 +67,7 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         # Over seconds, a run whose rounds take no time has no width.
         if age_map.shape[0] > 1 and age_map.shape[1] > 1 and edges[-1] > edges[0]:
             maps[label] = (age_map, edges)
+            seeds[runs[0].seed] = None
     if not maps:
         return None
     # One scale for all panels. A few extreme ages must not use up its colours.
@@ -90,7 +92,7 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
             axes.set_visible(False)
         figure.colorbar(image, ax=panels, label="age (rounds)", pad=0.015, extend="max")
         left_out = len(groups) - len(maps)
-        note = f"rounds since a client was last heard; seed {next(iter(groups.values()))[0].seed}"
+        note = f"rounds since a client was last heard; seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
         note += f"; {left_out} further variants are not drawn" if left_out else ""
         finish_figure(figure, "Age of information", note, [], look=look)
         means = ", ".join(f"{label} {float(age.mean()):.3g}" for label, (age, _) in maps.items())

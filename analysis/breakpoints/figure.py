@@ -37,10 +37,12 @@ SHADES = {"jamming": "#E69F00", "outage": "#56B4E9"}
 def regret_around_changes(run: Run, *, window: int = WINDOW, unit: Unit = "rounds") -> Curve:
     """Return the moving regret rate around the changes of a run, averaged over them; empty without changes or regret.
 
-    Abscissae: rounds or seconds since the change; they reach half the shortest distance of two changes to either side. In
+    Abscissae: rounds or seconds since the change; they reach, to either side, half the shortest distance between two changes, or
+    between a change and the start or end of the run. A change in the last round has no time after it, and is left out. In
     seconds the regret is counted per second.
     """
-    firsts, regret = true_changes(run), regret_of_rounds(run)
+    regret = regret_of_rounds(run)
+    firsts = [first for first in true_changes(run) if first < len(regret)]
     if not firsts or np.isnan(regret).any() or (unit == "seconds" and not run.rounds["end_s"].any()):
         return np.zeros(0), np.zeros(0)
     starts_s, ends_s = (run.rounds[name].to_numpy(np.float64) for name in ("start_s", "end_s"))

@@ -308,13 +308,19 @@ def _most_likely(kind: str, durations: Durations, curve: tuple[FloatArray, Float
     family, complete = _FAMILIES[kind], ~durations.censored
 
     def loss(logs: FloatArray) -> float:
-        # Likelihoods of extreme parameters overflow: turn the search back.
+        # The search must not go where likelihoods overflow.
         if np.abs(logs).max() > 60.0:
             return np.inf
         value = -_log_likelihood(family.distribution(*np.exp(logs)), durations)
         return value if np.isfinite(value) else np.inf
 
-    start = np.log(family.start(durations.seconds[complete], durations.counts[complete]))
+    # Under a law that fits complete times which lie close together, the likelihood of a much longer censored one may be 0 in
+    # floating-point numbers. Then the search begins at a wider law, of all times as if none were censored.
+    starts = (
+        np.log(family.start(durations.seconds[complete], durations.counts[complete])),
+        np.log(family.start(durations.seconds, durations.counts)),
+    )
+    start = next((start for start in starts if np.isfinite(loss(start))), starts[-1])
     solution = optimize.minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-9, "maxiter": 400})
     covariance = np.linalg.pinv(curvature(loss, solution.x))
     half_width = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(covariance), 0.0))

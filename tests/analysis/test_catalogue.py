@@ -137,13 +137,14 @@ def test_ages_count_from_the_round_of_a_delivery(tmp_path: Path) -> None:
     run = run_of(tmp_path / "a", BOUNDS, clients=PARTS)
     assert ages(run).tolist() == [[1, 1, 1], [2, 1, 2], [1, 2, 3]]
     recorded = PARTS | {"age_after_rounds": [1.0, 2.0, 1.0, 1.0, 2.0, 1.0, 2.0]}
-    other = run_of(tmp_path / "b", BOUNDS, clients=recorded)
+    other = run_of(tmp_path / "b", BOUNDS, clients=recorded, seed=2)
     assert ages(other).tolist()[0] == [1, 1, 1]
     figure = ages_figure({"a": [run], "b": [other]})
     assert figure is not None
     image = np.asarray(figure.axes[0].images[0].get_array())
     assert image.tolist() == ages(run).T.tolist()
     assert "Mean ages in rounds: a 1.56" in figure.description
+    assert figure.note == "rounds since a client was last heard; seeds 1, 2"
 
 
 def test_over_seconds_a_round_of_ages_is_as_wide_as_it_lasted(tmp_path: Path) -> None:

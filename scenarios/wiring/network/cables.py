@@ -200,7 +200,7 @@ def _plan_cables(section: Network, generator: np.random.Generator) -> list[Cable
     plans: dict[str, CablePlan] = {}
     if section.source is not None:
         with name_source("network.source"):
-            plans = _plan_underlay(read_network(section.source), section.speed_km_per_s)
+            plans = _plan_underlay(section.source, section.speed_km_per_s)
     elif section.generator is not None:
         plans = _plan_generator(section.generator, section.speed_km_per_s, generator)
     for i, link in enumerate(section.links):
@@ -221,14 +221,20 @@ def _plan_cables(section: Network, generator: np.random.Generator) -> list[Cable
     return list(plans.values())
 
 
-def _plan_underlay(underlay: Underlay, speed_km_per_s: float) -> dict[str, CablePlan]:
-    """Return the cables of a network file, by name."""
-    plans = {}
+def _plan_underlay(source: str, speed_km_per_s: float) -> dict[str, CablePlan]:
+    """Return the cables of a network file, by name; raises UserError, also where two would have the same name."""
+    underlay = read_network(source)
+    plans: dict[str, CablePlan] = {}
     for cable in underlay.cables:
         a, b = underlay.sites[cable.a], underlay.sites[cable.b]
         delay_s = cable.km / speed_km_per_s if cable.km is not None else (cable.delay_ms or 0.0) / 1e3
         rate = None if cable.bits_per_s is None else cable.bits_per_s / 8
-        plans[f"{a}-{b}"] = CablePlan(f"{a}-{b}", a, b, delay_s, cable.km, rate)
+        name = f"{a}-{b}"
+        if name in plans:
+            other = plans[name]
+            ends = f"the cables {other.a!r} to {other.b!r} and {a!r} to {b!r} would both be called {name!r}"
+            raise UserError(f"network.source = {source!r}: {ends}; give one of the nodes another name")
+        plans[name] = CablePlan(name, a, b, delay_s, cable.km, rate)
     return plans
 
 

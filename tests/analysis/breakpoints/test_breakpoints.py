@@ -148,6 +148,14 @@ def narrow_labels(out: str) -> str:
     return "".join(line[: line.find(" ")] for line in out.splitlines())
 
 
+def test_a_change_in_the_last_round_does_not_narrow_the_regret_around_the_others() -> None:
+    last = jumps([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]], [51, 100], 100) | {"scheduler": {"kind": "random"}}
+    x, _ = regret_around_changes(netsim.run(last), window=1)
+    assert (x[0], x[-1]) == (-24.5, 24.5)  # half of the 49 rounds from the change to the last one
+    only = jumps([[1.0, 1.0], [1.0, 0.0]], [100], 100) | {"scheduler": {"kind": "random"}}
+    assert len(regret_around_changes(netsim.run(only), window=1)[0]) == 0
+
+
 def test_over_seconds_a_change_is_where_its_first_round_begins() -> None:
     # As above: the change is there at 25 s, of 100 rounds of half a second. The regret rate is known as rounds close.
     run = netsim.run(jumps([[1.0, 1.0], [1.0, 0.0]], [51], 100) | {"scheduler": {"kind": "random"}})

@@ -54,6 +54,25 @@ def test_a_deadline_biases_naive_means_and_not_the_censored_estimate(quantile: f
     assert estimate == pytest.approx(mean_s, rel=0.15)
 
 
+@pytest.mark.parametrize(("deviation", "late_s"), [(0.01, 2.0), (0.001, 1.2), (0.05, 100.0)])
+def test_one_censored_time_far_beyond_the_others_keeps_no_law_from_its_maximum(deviation: float, late_s: float) -> None:
+    times = 1.0 + deviation * np.random.default_rng(1).standard_normal(200)
+    times[-1] = late_s
+    durations = Durations.sort(times, np.arange(200) == 199)
+    for kind, distribution in DISTRIBUTIONS.items():
+        fitted = law(durations, kind)
+        logs = np.log([estimate.value for estimate in fitted.parameters.values()])
+        assert all(estimate.low < estimate.value < estimate.high < np.inf for estimate in fitted.parameters.values())
+        for shift in 0.002 * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]]):
+            other = distribution(*np.exp(logs + shift))
+            assert other.logpdf(times[:-1]).sum() + other.logsf(late_s) < fitted.log_likelihood
+
+
+DISTRIBUTIONS = {
+    "log-normal": lambda median, sigma: stats.lognorm(sigma, scale=median),
+    "gamma": lambda mean, shape: stats.gamma(shape, scale=mean / shape),
+    "weibull": lambda scale, shape: stats.weibull_min(shape, scale=scale),
+}
 FAMILIES = {
     "gamma": (lambda rng, n: rng.gamma(3.0, 2.0 / 3.0, n), {"mean_s": 2.0, "shape": 3.0}),
     "weibull": (lambda rng, n: 2.0 * rng.weibull(1.5, n), {"scale_s": 2.0, "shape": 1.5}),

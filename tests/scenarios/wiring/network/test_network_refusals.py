@@ -97,6 +97,7 @@ def test_bandwidth_belongs_to_the_cables(key: str) -> None:
         ("cut.csv", "a,b,km\nx,s\n", ["give either km or delay_s"]),
         ("no.csv", "a,b\nx,s\n", ["line 1 has a, b", "name the columns a, b, and km or delay_s"]),
         ("twice.csv", "a,b,km\nx,s,1\ns,x,1\n", ["stands twice", "keep one"]),
+        ("alike.csv", "a,b,km\nx,y-s,1\nx-y,s,1\ns,x,1\n", ["'x' to 'y-s' and 'x-y' to 's'", "'x-y-s'", "another name"]),
         ("units.csv", "a,b,km,bytes_per_s\nx,s,1,1e15\n", ["1e+15 bytes/s", "look at the units"]),
         ("apart.csv", "a,b,km\nx,s,1\ny,z,1\n", ["no route joins x and y", "add a link"]),
         (
