@@ -8,23 +8,23 @@ from types import FrameType
 
 _RETRY_S = 0.05
 """Seconds after which an interrupt comes again that was held back, or lost."""
-_IMPORT_SYSTEM = "<frozen importlib._bootstrap"
-"""Start of the file name in the frames of Python's import system."""
+_HELD_BACK = ("<frozen importlib._bootstrap", "/pydantic/_internal/")
+"""Parts of the file names of Python's import system, and of Pydantic where it builds validators, at their first use."""
 
 
 def raise_interrupts() -> None:
     """Let SIGINT, SIGTERM and SIGHUP raise a KeyboardInterrupt in the main thread that no import and no finaliser swallows.
 
     Python's own handler raises it at once, and then it can be lost, or end as another error with a traceback. Modules that are
-    being imported catch it (`__set_name__` and extension modules turn it into a RuntimeError or an ImportError); finalisers and
-    callbacks of weak references drop it. A signal that the process was started to ignore stays ignored (`nohup`).
+    being imported catch it (`__set_name__` and extension modules turn it into a RuntimeError or an ImportError), and so does
+    Pydantic where it builds a validator; finalisers and callbacks of weak references drop it. A signal that the process was started to ignore stays ignored (`nohup`).
     """
     before = sys.unraisablehook
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt. During an import the first signal waits for its end; a second one of the user's does not."""
+        """Raise KeyboardInterrupt: during an import as it ends, at the second signal of the user's at once."""
         is_waiting = number != signal.SIGALRM and signal.getitimer(signal.ITIMER_REAL)[0] > 0.0
-        if _is_importing(frame) and not is_waiting:
+        if _is_held_back(frame) and not is_waiting:
             signal.setitimer(signal.ITIMER_REAL, _RETRY_S)
             return
         signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -54,10 +54,11 @@ def ignore_interrupts_at_the_end() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    """Return True if `frame` runs, directly or not, for the import of a module."""
+def _is_held_back(frame: FrameType | None) -> bool:
+    """Return True if `frame` runs, directly or not, for the import of a module or the building of a validator."""
     while frame is not None:
-        if frame.f_code.co_filename.startswith(_IMPORT_SYSTEM):
+        file = frame.f_code.co_filename
+        if any(part in file for part in _HELD_BACK):
             return True
         frame = frame.f_back
     return False

@@ -45,7 +45,9 @@ def refuse_endless(scenario: Scenario, timelines: Iterable[HasLaws], carried: It
     links = [scenario.downlink, scenario.uplink, scenario.opinions, scenario.peers]
     if scenario.edges is not None:
         links += [scenario.edges.downlink, scenario.edges.uplink]
-    longest_s = max(longest_s, *(link.resend_after_s for link in links if link is not None))
+    # Peers may send again without a limit: one pause at a time counts there.
+    pauses_s = (link.resend_after_s * max(link.max_resends, 1) for link in links if link is not None)
+    longest_s = max(longest_s, *pauses_s)
     # A round of fixed length ends in any case.
     if not scenario.server.own:
         longest_s = max(longest_s, scenario.server.parameters().get("round_s") or 0.0)

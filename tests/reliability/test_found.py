@@ -302,6 +302,14 @@ def test_rounds_of_a_fixed_length_in_which_clients_come_and_go_for_ever_are_refu
     build(parse(rough(server=server | {"round_s": 9e5}, availability=presence)))
 
 
+def test_pauses_before_sendings_in_which_clients_come_and_go_for_ever_are_refused() -> None:
+    presence = {"kind": "markov", "mean_on_s": 3e-3, "mean_off_s": 2e-3}
+    uplink = {"channel": {"kind": "bernoulli", "success": 0.0}, "resend_after_s": 900.0, "max_resends": 1}
+    build(parse(rough(uplink=uplink, availability=presence)))
+    with pytest.raises(UserError, match="comings and goings would pass in a phase of 899100 s"):
+        build(parse(rough(uplink=uplink | {"max_resends": 999}, availability=presence)))
+
+
 LEVELS = {"kind": "markov-levels", "levels_bytes_per_s": [0.0, 9.0]}
 
 

@@ -11,7 +11,13 @@ from scenarios.schema.cautions import Caution
 from scenarios.wiring.cautions.deliveries import long_timeout, no_round, nothing_delivered, standstill, waited_for_days
 from scenarios.wiring.cautions.detectors import unseen_latency
 from scenarios.wiring.cautions.learning import not_finite, short_jobs, too_many_workers
-from scenarios.wiring.cautions.no_effect import epochs_beside_steps, late_clients, learner_beside_work, privacy_weight
+from scenarios.wiring.cautions.no_effect import (
+    epochs_beside_steps,
+    late_clients,
+    learner_beside_work,
+    privacy_weight,
+    resends_in_vain,
+)
 from scenarios.wiring.cautions.outlook import Outcome, Outlook
 from scenarios.wiring.cautions.presence import absent_clients
 from scenarios.wiring.cautions.times import change_points, no_time, short_deadline, short_time_limit
@@ -20,6 +26,7 @@ BEFORE: tuple[Callable[[Outlook], Iterable[Caution]], ...] = (
     change_points,
     privacy_weight,
     late_clients,
+    resends_in_vain,
     epochs_beside_steps,
     learner_beside_work,
     unseen_latency,

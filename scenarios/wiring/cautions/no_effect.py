@@ -41,6 +41,22 @@ def late_clients(outlook: Outlook) -> Iterator[Caution]:
         yield Caution("without-effect", f"server.wait_for_compute = True: {reason}")
 
 
+def resends_in_vain(outlook: Outlook) -> Iterator[Caution]:
+    """Warn of pauses before sendings that do not occur, and of sendings that meet the fate of the first."""
+    scenario = outlook.scenario
+    links = {"downlink": scenario.downlink, "uplink": scenario.uplink}
+    if scenario.edges is not None:
+        links |= {"edges.downlink": scenario.edges.downlink, "edges.uplink": scenario.edges.uplink}
+    for path, link in links.items():
+        if link.resend_after_s and not link.max_resends:
+            reason = "has no effect, as nothing is sent again; give max_resends, or leave it out"
+            yield Caution("without-effect", f"{path}.resend_after_s = {link.resend_after_s!r}: {reason}")
+    uplink = scenario.uplink
+    if scenario.channels is not None and uplink.max_resends:
+        reason = "a sub-channel keeps its state for a round, so that what is lost on it is lost again; leave it out"
+        yield Caution("resends-in-vain", f"uplink.max_resends = {uplink.max_resends}: {reason}")
+
+
 def epochs_beside_steps(outlook: Outlook) -> Iterator[Caution]:
     """Warn of amounts of work if the server sets the steps of an update."""
     scenario = outlook.scenario

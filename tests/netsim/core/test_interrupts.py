@@ -45,6 +45,27 @@ class Mine:
             time.sleep(0.1)
 """
 
+IN_A_VALIDATOR = """
+import os, signal, time
+from typing import Literal
+from pydantic import BaseModel
+class Interrupting(str):
+    sent = True
+    def __hash__(self):
+        if not Interrupting.sent:
+            Interrupting.sent = True
+            os.kill(os.getpid(), {signal})
+        return str.__hash__(self)
+class Mine:
+    def __init__(self):
+        class Model(BaseModel, defer_build=True):
+            field: Literal[Interrupting("x")]
+        Interrupting.sent = False
+        Model(field="x")
+        for _ in range(600):
+            time.sleep(0.1)
+"""
+
 WITHOUT_END = """
 import time
 from pathlib import Path
@@ -57,9 +78,9 @@ while True:
 # One handler treats all three signals: each is sent once, and each place is tried.
 @pytest.mark.parametrize(
     ("module", "number"),
-    [(IN_SET_NAME, signal.SIGINT), (IN_A_WEAK_CALLBACK, signal.SIGTERM), (IN_SET_NAME, signal.SIGHUP)],
+    [(IN_SET_NAME, signal.SIGINT), (IN_A_WEAK_CALLBACK, signal.SIGTERM), (IN_A_VALIDATOR, signal.SIGHUP)],
 )
-def test_an_interrupt_of_an_import_or_a_callback_ends_the_command_in_one_line(
+def test_an_interrupt_where_python_or_a_library_catches_it_ends_the_command_in_one_line(
     module: str, number: signal.Signals, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.py").write_text(module.format(signal=int(number)), encoding="utf-8")

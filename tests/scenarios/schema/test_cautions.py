@@ -331,3 +331,16 @@ def test_a_change_that_no_detector_of_sub_channels_can_see():
         assert told_of(scheduler, LONGER | {"channel": {"kind": "bernoulli", "success": 0.9}, "changes": both}) == []
     assert told_of({"kind": "cucb"}, LONGER) == []
     assert told_of({"kind": "glr-cucb", "detector": {"kind": "no-detection"}}, LONGER) == []
+
+
+@pytest.mark.parametrize("link", ["downlink", "uplink"])
+def test_a_pause_before_sendings_that_do_not_occur_is_warned_of(link: str) -> None:
+    pause = (f"{link}.resend_after_s", 5.0)
+    (caution,) = told("synchronous", pause)
+    assert str(caution.text).startswith(f"{link}.resend_after_s = 5.0: has no effect, as nothing is sent again")
+    assert told("synchronous", pause, (f"{link}.max_resends", 1)) == []
+
+
+def test_sendings_again_on_sub_channels_are_warned_of() -> None:
+    assert [caution.name for caution in told("asynchronous", ("uplink.max_resends", 2))] == ["resends-in-vain"]
+    assert told("asynchronous") == []
