@@ -45,7 +45,7 @@ LEAVES = {
     "logs-to-deadline.md": {"deadlines"},
     "overlays.md": set(),
     "silos.md": {"silos", "edges", "away"},
-    "tiers.md": {"tiers", "rounds", "asynchronous", "ahead", "scripted"},
+    "tiers.md": {"tiers", "rounds", "asynchronous", "ahead", "asking", "scripted"},
 }
 """The folders below runs/ that the blocks of a page leave."""
 

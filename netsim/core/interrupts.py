@@ -17,7 +17,8 @@ def raise_interrupts() -> None:
 
     Python's own handler raises it at once, and then it can be lost, or end as another error with a traceback. Modules that are
     being imported catch it (`__set_name__` and extension modules turn it into a RuntimeError or an ImportError), and so does
-    Pydantic where it builds a validator; finalisers and callbacks of weak references drop it. A signal that the process was started to ignore stays ignored (`nohup`).
+    Pydantic where it builds a validator; finalisers and callbacks of weak references drop it. A signal that the process was
+    started to ignore stays ignored (`nohup`).
     """
     before = sys.unraisablehook
 
