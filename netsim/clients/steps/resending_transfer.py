@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netsim.clients.power.power_integral import IDLE
-from netsim.clients.steps.transfer import Direction, Transfer
+from netsim.clients.steps.transfer import Transfer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from netsim.clients.steps.step import Executor
     from netsim.clients.update import Update
-    from netsim.network.access import UplinkAccess
-    from netsim.network.bandwidth.carriers import Port
-    from netsim.network.medium import Medium
     from netsim.network.resending import Resending
 
 _PAUSE = float("inf")
@@ -31,23 +24,7 @@ class ResendingTransfer(Transfer):
     a loss of its own. The client keeps its turn on the uplink, and draws idle power in the pauses.
     """
 
-    def __init__(
-        self,
-        executor: Executor,
-        direction: Direction,
-        medium: Medium,
-        *,
-        port: Port | None,
-        immediate: bool,
-        access: UplinkAccess[Any] | None = None,
-        on_begin: Callable[[Update], None] | None = None,
-    ) -> None:
-        super().__init__(executor, direction, medium, port=port, immediate=immediate, access=access, on_begin=on_begin)
-        # `foresee` computes one sending of each message.
-        self.foreseeable = False
-        self._resending: Resending = getattr(medium, direction.resending)
-        self._delays, self._survivals = getattr(medium, direction.delay), getattr(medium, direction.survival)
-        self._draws = attrgetter(direction.draws)
+    sends_once = False
 
     def begin(self, update: Update, now: float) -> None:
         """Send the message for the first time."""
@@ -66,7 +43,7 @@ class ResendingTransfer(Transfer):
 
     def _lose(self, update: Update, now: float, cause: str) -> None:
         """Send the message again, at once or after a pause. After the last resend the attempt ends."""
-        rule = self._resending
+        rule: Resending = getattr(self._medium, self._direction.resending)
         if update.tries >= rule.max_resends:
             super()._lose(update, now, cause)
         elif rule.resend_after_s:
@@ -83,9 +60,10 @@ class ResendingTransfer(Transfer):
         setattr(update, self._bytes, getattr(update, self._bytes) + size)
         self.bytes += size
         begins_s = now if self._access is None else self._access.begin_again(update, now)
-        round, client = self._draws(update).round, np.array([update.client])
-        update.survives = self._survivals.draw(round, now, client, update.tries).at(0, now)
-        ends_s = self._delays.draw(round, now, client, update.tries).ends_at(0, now, begins_s)
+        medium, names = self._medium, self._direction
+        address = getattr(update, names.draws).round, now, np.array([update.client]), update.tries
+        update.survives = getattr(medium, names.survival).draw(*address).at(0, now)
+        ends_s = getattr(medium, names.delay).draw(*address).ends_at(0, now, begins_s)
         # An event also for a message that takes no time: else each resend would call the next one, up to 999 deep.
         self._executor.wait(update, self.power, now)
         self._executor.replan(update, ends_s)

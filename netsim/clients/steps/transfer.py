@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -56,6 +56,9 @@ class Transfer(Step):
     that begins it. `on_begin`: called when the message of an update leaves for the first time, or None.
     """
 
+    sends_once: ClassVar[bool] = True
+    """False if a lost message may be sent again: `foresee` computes one sending of each."""
+
     def __init__(
         self,
         executor: Executor,
@@ -69,9 +72,10 @@ class Transfer(Step):
     ) -> None:
         stage, sizes = direction.stage, medium.sizes
         self.phase, self.power = stage.name, stage.power
-        self.foreseeable = port is None and access is None
+        self.foreseeable = self.sends_once and port is None and access is None
         self.begun = self.bytes = self.under_way = 0
         """Number of transfers begun so far, their bytes, and number of transfers in flight."""
+        self._medium, self._direction = medium, direction
         self._executor, self._start, self._end, self._row = executor, stage.start, stage.end, start_row(stage)
         # Draws of an update, or of a `Forecast`, which has attributes of the same names.
         self._delay = attrgetter(f"{direction.draws}.{direction.delay}")
