@@ -42,6 +42,19 @@ def _writes_that_wait_for_no_disk() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave each n-th case of a test with the mark `each_nth(n)` to the default suite, and the others to the slow one."""
+    counts: dict[str, int] = {}
+    for item in items:
+        marker = item.get_closest_marker("each_nth")
+        if marker is not None and item.get_closest_marker("slow") is None:
+            test = item.nodeid.partition("[")[0]
+            counts[test] = counts.get(test, -1) + 1
+            if counts[test] % marker.args[0]:
+                item.add_marker("slow")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[Any]:
     """Collect with the garbage collector off: it takes a third of the time, and all that is collected stays."""
@@ -101,6 +114,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     draw_images(item.get_closest_marker("draws") is not None)
     if item.get_closest_marker("needs_torch") is not None:
         pytest.importorskip("torch", reason=_NO_TORCH)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Iterator[Any]:
+    """Let tests share idle processes of workers, which are kept by the environment that they were started with."""
+    os.environ.pop("PYTEST_CURRENT_TEST", None)
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,9 +13,8 @@ from tests.golden.tables import EXACT, TRAINED, Column, differences, from_text, 
 
 QUICK = frozenset(
     {
-        *("quickstart", "unreliable", "shared_medium", "buffered", "jammed", "random_access"),
-        *("feature-asynchronous", "feature-buffered", "feature-peers", "feature-slots", "feature-synchronous"),
-        *("feature-learning_asynchronous", "feature-learning_slots"),
+        *("quickstart", "unreliable", "shared_medium", "jammed", "random_access"),
+        *("feature-buffered", "feature-peers", "feature-slots", "feature-learning_asynchronous", "feature-learning_slots"),
     }
 )
 """Cases of the default suite, one or more of every server, with a learner and without."""
@@ -31,7 +30,7 @@ def told(name: str, folder: Path, resumed: bool) -> str:
     return "\n".join([f"{len(found)} differences; if they are meant, `make golden` records them:", *found[:40]] if found else [])
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in names()])
+@pytest.mark.parametrize("name", sorted(QUICK))
 def test_the_tables_are_those_recorded(name: str, tmp_path: Path) -> None:
     found = told(name, tmp_path, resumed=False)
     assert not found, found
@@ -39,11 +38,12 @@ def test_the_tables_are_those_recorded(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", names())
-def test_so_are_those_of_runs_that_were_interrupted(name: str, tmp_path: Path) -> None:
+def test_so_are_those_of_all_cases_which_are_interrupted_where_they_can_be(name: str, tmp_path: Path) -> None:
     found = told(name, tmp_path, resumed=True)
     assert not found, found
 
 
+@pytest.mark.slow
 def test_every_kind_and_choice_occurs() -> None:
     missing = offered() - used() - LEFT_OUT.keys()
     assert not missing, f"add a variant to a file of tests/golden/features for {sorted(missing)}"

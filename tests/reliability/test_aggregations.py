@@ -12,6 +12,7 @@ from tests.reliability.aggregations import AGGREGATIONS, OPTIMIZERS, SERVERS, ST
 from tests.reliability.metamorphic import complete
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("number", range(6))
 def test_models_are_those_replayed(number: int) -> None:
     found = check(1, number)
@@ -31,6 +32,7 @@ def test_each_rule_is_drawn() -> None:
         assert all(one in [rules[name] for rules in drawn] for one in every)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("rule", replayed_models.AGGREGATIONS)
 def test_a_wrong_rule_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = next(one for one in AGGREGATIONS if one["kind"] == rule)

@@ -17,6 +17,7 @@ from tests.reliability.worlds import world_of
 pytestmark = pytest.mark.needs_torch
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("number", range(3))
 def test_a_combination_holds_what_all_must(number: int) -> None:
     found = swarm.checked(1, number, combination)
@@ -129,6 +130,7 @@ WRONG: list[tuple[str, str, dict[str, str], Callable[[Ledger], None]]] = [
 ]
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(("account", "server", "sections", "change"), WRONG)
 def test_each_account_finds_what_is_wrong(
     account: str, server: str, sections: dict[str, str], change: Callable[[Ledger], None]

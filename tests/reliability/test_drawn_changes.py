@@ -103,6 +103,7 @@ def test_drawn_changes_of_other_laws_hold_no_array_a_change_either(parameter: st
     assert peak < 20e6
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(("parameter", "unit", "besides"), CASES)
 def test_laws_that_are_made_when_asked_for_are_those_that_are_kept(
     parameter: str, unit: str, besides: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,7 @@ from tests.reliability.metamorphic import RELATIONS, WORLDS, Relation, broken, c
 from tests.reliability.worlds import SERVERS, world_of
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("relation", each_nth(2, RELATIONS))
 def test_a_relation_holds_in_two_worlds(relation: str) -> None:
     cases = list(itertools.product(SERVERS, list(WORLDS)[:6]))

@@ -24,6 +24,7 @@ SURVIVED = ("resumed", "ended", "begun again")
 pytestmark = pytest.mark.needs_torch
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("number", range(8))
 def test_a_world_of_the_swarm_holds_what_all_must(number: int) -> None:
     found = swarm.checked(1, number)

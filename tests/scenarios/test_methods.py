@@ -86,6 +86,7 @@ def _tables(kind: str, server: str) -> dict[str, Any]:
     return tables
 
 
+@pytest.mark.each_nth(7)
 @pytest.mark.parametrize(("kind", "server", "works"), each_nth(3, CELLS))
 def test_a_cell_of_the_table(kind: str, server: str, works: bool) -> None:
     tables = _tables(kind, server)

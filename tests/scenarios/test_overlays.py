@@ -32,6 +32,7 @@ PEERS: dict[str, Any] = {
 CSV = "a,b,km,bytes_per_s\nParis,Lyon,400,125e6\nLyon,Nice,300,\nNice,Turin,150,\nTurin,Paris,600,\n"
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("key", PUBLISHED, ids=" ".join)
 def test_the_published_table(key: tuple[str, str]) -> None:
     silos = Silos(read_network(key[1]), *MODELS[key[0]])
@@ -87,6 +88,7 @@ def test_paths_of_a_star_that_cross_one_link_in_one_direction(name: str, most: i
     assert max(crossed.values()) == most
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     ("name", "model", "ring_ms"),
     [("exodus", "femnist", 24.7), ("exodus", "inaturalist", 103.9), ("exodus", "sent140", 50.9), ("ebone", "sent140", 43.9)],
@@ -114,6 +116,7 @@ def test_the_worked_ring_of_gaia() -> None:
     assert ring.cycle_ms() == pytest.approx(118.10497622, abs=1e-8)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_a_run_of_events_has_the_exact_mean(name: str, tmp_path: Path) -> None:
     file = tmp_path / "towns.csv"
@@ -209,6 +212,7 @@ def test_bad_options_are_refused(monkeypatch: Any, capsys: Any, words: list[str]
     assert "Traceback" not in error
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     ("suffix", "text", "message"),
     [

@@ -281,6 +281,7 @@ def test_theorem_3_is_drawn_at_the_end_of_a_run_that_meets_its_conditions(tmp_pa
     assert bound_notes([exp3(tmp_path / "number", **{"scheduler.gamma": known})]) == []
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

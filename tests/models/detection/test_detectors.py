@@ -96,6 +96,7 @@ def test_hull_statistic_equals_all_splits_on_long_streams(mean: float) -> None:
     assert sum(map(len, glr.state_dict()["path"].values())) < 100
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize(("cls", "step"), [(GlrExact, 1), (GlrGrid, 7), (GlrGrid, 60)])
 @pytest.mark.parametrize("seed", range(6))
 def test_every_decision_is_that_of_a_test_without_shortcut(cls: type[Glr], step: int, seed: int) -> None:

@@ -129,6 +129,7 @@ def test_bad_tables_are_refused(changes, message):
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     "network",
     [

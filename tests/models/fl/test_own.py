@@ -62,6 +62,7 @@ def test_a_partition_of_the_users_own_decides_who_holds_what(tmp_path: Path, mon
     assert not chance[0].equals(again)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     ("partition", "fragments"),
     [

@@ -176,6 +176,7 @@ def test_claims_of_privacy_that_would_not_hold_are_refused(tmp_path: Path, monke
         assert netsim(monkeypatch, capsys, "check", file) == (2, said)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_wrong_is_said_in_one_message(tmp_path: Path, monkeypatch, capsys, case):
     learner, *words, at_check = CASES[case]
@@ -211,6 +212,7 @@ def test_no_memory_left_is_one_message(tmp_path: Path, monkeypatch, capsys, exha
     assert said.startswith("learner.device = 'cpu': out of memory while training a single client")
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("exhaust", [on_a_gpu, on_this_cpu, in_numpy])
 def test_halved_chunks_are_noted_in_the_summary(tmp_path: Path, monkeypatch, exhaust):
     inner = LocalTrainer._train_chunk
@@ -227,6 +229,7 @@ def test_halved_chunks_are_noted_in_the_summary(tmp_path: Path, monkeypatch, exh
     assert summary["final"]["accuracy"] == pytest.approx(whole["final"]["accuracy"], abs=0.02)
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("exhaust", [on_a_gpu, on_this_cpu, in_numpy])
 def test_tests_of_the_model_that_do_not_fit_are_cut_smaller(tmp_path: Path, monkeypatch, capsys, exhaust):
     inner, fits = LocalTrainer.scores, 100
@@ -250,6 +253,7 @@ def test_tests_of_the_model_that_do_not_fit_are_cut_smaller(tmp_path: Path, monk
     assert (code, said.partition(";")[0]) == (2, "learner.device = 'cpu': out of memory while testing a single sample")
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("exhaust", [on_a_gpu, on_this_cpu, in_numpy])
 @pytest.mark.parametrize(
     ("place", "doing"),

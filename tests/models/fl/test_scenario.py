@@ -132,6 +132,7 @@ def test_every_partition_and_mechanism_is_known_on_both_sides():
     assert modes | {"none"} == set(mechanisms.MECHANISMS)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     "learner",
     [

@@ -95,6 +95,7 @@ def test_exactly_what_meets_an_outage_is_lost_and_causes_are_told_in_order(forwa
     assert causes == {None, "cut", "mast", "channel"}
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("deadline_s", [None, 0.5])
 @pytest.mark.parametrize("seed", range(6))
 def test_closed_forms_equal_events_between_outages(seed: int, deadline_s: float | None) -> None:

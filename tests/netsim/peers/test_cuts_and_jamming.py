@@ -24,6 +24,7 @@ from tests.helpers.peer_world import World, four, world
 # Counts.
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("forwarding", ["flooding", "push", "push-pull"])
 @pytest.mark.parametrize("payload", ["all", "best"])
 def test_sent_is_delivered_and_lost_and_in_flight_at_every_instant(forwarding: Any, payload: str) -> None:

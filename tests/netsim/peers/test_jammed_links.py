@@ -64,6 +64,7 @@ def _plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "plan.csv").write_text("".join(f"{dwell % 5},{(dwell + 2) % 5}\n" for dwell in range(400)))
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("kind", [*LAWS, "all"])
 @pytest.mark.parametrize("world", [CHANNELS, LINKS], ids=["channels", "links"])
 def test_cost_and_damage_are_counted_alike_in_every_table(world: dict[str, Any], kind: str, tmp_path: Path) -> None:

@@ -249,6 +249,7 @@ def _goes_on(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
     return whole, expected
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(("feature", "kind"), each_nth(3, [cell[:2] for cell in CELLS if cell[2]]))
 def test_the_feature_works(feature: str, kind: str) -> None:
     whole, expected = _goes_on(_tables(feature, kind))
@@ -267,6 +268,7 @@ def test_the_second_table_names_every_feature_of_all_links() -> None:
     assert lacking == [("jammers of these links", "probes")]
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize(("feature", "link"), each_nth(2, [cell[:2] for cell in BESIDES if cell[2]]))
 def test_the_feature_works_for_probes_and_opinions_and_between_clients(feature: str, link: str) -> None:
     _, records = _goes_on(_link_tables(feature, link))

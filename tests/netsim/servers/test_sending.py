@@ -165,6 +165,7 @@ def by_hand(
     return end_s, [through and time_s <= end_s for through, time_s in zip(arrived, last_s, strict=True)], on_air
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("wait_s", [None, 1.0])
 @pytest.mark.parametrize("wide", [False, True])
 def test_each_opinion_is_as_worked_out_by_itself(wait_s: float | None, wide: bool) -> None:

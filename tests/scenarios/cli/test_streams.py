@@ -1,18 +1,16 @@
-"""Commands whose output is cut off, cannot show a letter or cannot be written, and whose terminal is closed."""
+"""Commands whose output is cut off, cannot show a letter or cannot be written."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from analysis import open_sweep
-from tests.helpers.commands import LONG, ROOT, start
+from tests.helpers.commands import ROOT
 from tests.helpers.small_scenario import TEXT
 from tests.helpers.suites import each_nth
 
@@ -59,16 +57,3 @@ def test_a_full_disk_behind_standard_output_is_one_message(folder: Path, argumen
     assert done.returncode == 2
     assert "No space left on device; make room" in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_a_run_whose_terminal_is_closed_can_be_gone_on_with(tmp_path: Path) -> None:
-    (tmp_path / "long.toml").write_text(LONG, encoding="utf-8")
-    process = start(tmp_path, "run", "long.toml", "--out", "out", "--quiet")
-    while not (tmp_path / "out" / "scenario.toml").exists():
-        time.sleep(0.1)
-    time.sleep(1.0)
-    process.send_signal(signal.SIGHUP)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "To go on: netsim resume out" in err
-

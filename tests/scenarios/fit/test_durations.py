@@ -81,6 +81,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("kind", sorted(FAMILIES))
 def test_the_true_law_is_chosen_from_many_durations(kind: str) -> None:
     draw, truth = FAMILIES[kind]

@@ -196,6 +196,7 @@ def test_presence_becomes_a_trace(tmp_path: Path) -> None:
 GOOD = {"client": [0, 0, 1], "round": [1, 2, 1], "seconds": [1.0, 2.0, 1.5]}
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -227,6 +228,7 @@ def test_a_bad_log_is_refused_with_row_and_remedy(change: dict[str, object], mes
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

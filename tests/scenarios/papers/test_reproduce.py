@@ -69,6 +69,7 @@ def test_the_command_that_a_result_names_is_the_one_that_made_it() -> None:
     assert shlex.split(command) == [*words, *(word for text in settings for word in ("--set", text))]
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.usefixtures("data_files")
 @pytest.mark.parametrize("name", each_nth(3, REPRODUCTIONS))
 def test_what_a_reproduction_names_is_there(name: str) -> None:

@@ -141,7 +141,7 @@ def test_the_rule(published_s: float, runs_s: list[float], expected: str) -> Non
 
 @pytest.mark.slow
 def test_the_command_writes_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ["reproduce", "safa_table", "--size", "smoke", "--out", str(tmp_path / "out"), "--quiet"]
+    arguments = ["reproduce", "safa_table", "--size", "smoke", "--jobs", "1", "--out", str(tmp_path / "out"), "--quiet"]
     monkeypatch.setattr(sys, "argv", ["netsim", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()

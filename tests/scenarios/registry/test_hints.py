@@ -135,6 +135,7 @@ def means(kind: str, value: str | None, *settings: str) -> list[float]:
     return truth.mean_latency_s(1, 0.0).tolist()
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("kind", SPELLINGS)
 def test_every_spelling_of_a_number_for_each_client_takes_all_its_forms(kind):
     assert "x" in per_client_parameters("delay", f"hinted:{kind}")

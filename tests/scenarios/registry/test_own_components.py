@@ -201,6 +201,7 @@ def test_its_parameters_are_described_by_its_docstring(shell):
     assert fields["mode"].description is None, "a docstring is not searched for sentences"
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize(
     ("name", "fragment"),
     [

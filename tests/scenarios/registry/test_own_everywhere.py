@@ -55,6 +55,7 @@ def test_there_is_a_case_for_every_table_with_a_kind():
     assert {*groups(Scenario), *NESTED.values()} == set(CASES) == set(BUILT_IN)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("group", CASES)
 def test_ones_own_end_to_end(group, tmp_path):
     scenario = parse(tables(group, f"own_all:{name_of(group)}", level=3))
@@ -133,6 +134,7 @@ CALLED = [
 """Methods whose answers the engine uses in the runs of `CASES`, after the world is built."""
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(("group", "method"), CALLED)
 def test_an_answer_of_another_form_is_refused_with_its_key(group, method, monkeypatch):
     own = __import__("own_all")

@@ -46,6 +46,7 @@ def define(module, group):
     return keys
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("group", CASES)
 def test_a_name_is_a_key_unless_its_value_is_supplied(group, module, tmp_path):
     keys = dict.fromkeys(define(module, group), 7)

@@ -19,7 +19,7 @@ LAW = {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.4}
 TROUBLE: dict[str, Any] = {
     "name": "trouble",
     "rounds": 500,
-    "time_limit_s": 23.7,
+    "time_limit_s": 13.7,
     "clients": {"count": 6},
     "compute": {"delay": LAW},
     "network": {
@@ -74,6 +74,7 @@ def ends_of_parts(rows: Any, start: str, following: str) -> dict[str, int]:
     return ends(np.where(arrived, "delivered", outcomes), sent["cause"].where(~arrived))
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("name", WORLDS)
 def test_messages_of_each_kind_balance(name: str, tmp_path: Path) -> None:
     run(parse(TROUBLE | WORLDS[name]), tmp_path / "run")

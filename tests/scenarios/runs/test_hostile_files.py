@@ -61,6 +61,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("latin").write_bytes("duration_s\n\xe9\n".encode("latin-1"))
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("path", ["/dev/zero", "pipe", "folder", "missing", "latin", "x" * 300])
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_no_text_file_is_refused(place: str, path: str) -> None:

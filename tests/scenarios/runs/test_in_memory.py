@@ -33,6 +33,7 @@ def in_memory(study: Scenario) -> Run:
     return Run(run_in_memory(build(study), study))
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_tables_and_the_summary_are_those_of_a_folder(name: str, tmp_path: Path) -> None:
     study = load(name, STUDIES[name])

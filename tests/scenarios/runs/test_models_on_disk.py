@@ -41,6 +41,7 @@ SERVERS = [
 ]
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("server", SERVERS, ids=[str(server["kind"]) for server in SERVERS])
 def test_models_on_disk_leave_the_tables_of_models_in_memory(tmp_path: Path, server: dict[str, Any]) -> None:
     inside = run(parse(tables_with(server, memory_bytes=10**9)), tmp_path / "memory")

@@ -20,6 +20,7 @@ from tests.helpers.whole_schema import whole_reference, whole_schema
 FILES = shipped_files()
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_shipped_scenario_survives_being_written_out(file):
     scenario = load(file)
@@ -260,6 +261,7 @@ def faults(value: Any, schema: dict[str, Any], place: str = "") -> list[str]:
     return found
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_shipped_scenario_fits_the_json_schema(file):
     tables = read_file(file)

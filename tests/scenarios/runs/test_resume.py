@@ -52,12 +52,13 @@ def told(folder: Path) -> dict[str, Any]:
 PIECES = [*((world, 1000 if world == "fl-da" else 5) for world in WORLDS), ("synchronous", 8192)]
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize(("world", "rows"), each_nth(2, PIECES))
 def test_cut_off_and_gone_on_it_leaves_the_same_bytes(world: str, rows: int, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("netsim.records.in_memory._FLUSH_ROWS", rows)
-    scenario = parse(WORLDS[world] | {"rounds": 14})
+    scenario = parse(WORLDS[world] | {"rounds": 10})
     run(scenario, tmp_path / "whole")
-    cuts = [7, 11]
+    cuts = [5, 8]
 
     def cut(simulation: Any) -> None:
         if cuts and simulation.server.round == cuts[0]:
@@ -215,6 +216,7 @@ def test_sums_over_a_run_go_through_a_checkpoint(tmp_path: Path) -> None:
     assert loaded.detections[0].observations == 9
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("damage", ["absent", "cut short", "not an archive", "another format", "complete", "no run"])
 def test_what_cannot_go_on_is_told_why(damage: str, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
     out = tmp_path / "out"
@@ -277,6 +279,7 @@ def cut_off(out: Path, monkeypatch: Any) -> None:
     run(parse(small_tables() | {"rounds": 12, "learner": LEARNER}), out, after_round=cut, checkpoint_s=0)
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("change", ["rounds = 12", 'name = "small"', "std_s = 0.05"])
 def test_a_scenario_that_was_edited_in_between_is_refused(change: str, tmp_path: Path, monkeypatch: Any) -> None:
     cut_off(tmp_path / "out", monkeypatch)

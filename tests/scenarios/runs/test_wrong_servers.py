@@ -128,6 +128,7 @@ def test_without_a_fault_it_runs() -> None:
     assert message({"kind": "wrong_own:Composed", "wrong": ""}) == ""
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(("part", "method"), [(part, method) for part, methods in METHODS.items() for method in methods])
 def test_no_answer_of_its_parts_ends_in_a_traceback(part: str, method: str) -> None:
     for answer in ANSWERS:

@@ -40,6 +40,7 @@ def refused(shell: Shell, *fragments: str, settings: tuple[str, ...] = (), lines
     return err
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("setting", CASES)
 def test_one_wrong_key_is_told_with_value_and_remedy(shell, setting):
     err = refused(shell, CASES[setting], settings=(setting,))
@@ -140,6 +141,7 @@ def test_options_of_run(shell, arguments, fragment):
     assert not shell.out.exists()
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [
@@ -214,6 +216,7 @@ def places(table: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
 SHIPPED = shipped_files()
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize(
     ("first", "file"),
     each_nth(13, [(n, file) for file in SHIPPED for n in (0, 6, 12, 18)]),

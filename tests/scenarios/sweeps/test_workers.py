@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from analysis import open_sweep
 from scenarios.schema.errors import DefectError, UserError
 from scenarios.sweeps.options import Earlier, Machines
-from scenarios.sweeps.plan import plan
+from scenarios.sweeps.plan import Plan, plan
 from scenarios.sweeps.sweep import sweep
 from scenarios.workers.processes import start as start_executor
 from tests.helpers.commands import LONG, living, start, tables
@@ -23,33 +24,47 @@ from tests.helpers.own_policies import KILLING
 from tests.helpers.small_scenario import small_tables
 
 
-def test_the_run_of_a_killed_worker_is_simulated_again_a_limited_number_of_times(tmp_path: Path, monkeypatch: Any) -> None:
+@pytest.fixture
+def killing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
+    """Plan a sweep with a variant for each name: the number of times that its run kills its process."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "killing.py").write_text(KILLING, encoding="utf-8")
     monkeypatch.syspath_prepend(str(site))
 
-    def variant(name: str, times: int) -> dict[str, Any]:
-        policy = {"kind": "killing:Killing", "times": times, "file": str(tmp_path / name)}
-        return {"name": name, "set": {"policy": policy}}
+    def planned(**times: int) -> Plan:
+        policies = {name: {"kind": "killing:Killing", "times": n, "file": str(tmp_path / name)} for name, n in times.items()}
+        variants = [{"name": name, "set": {"policy": policy}} for name, policy in policies.items()]
+        return plan(small_tables() | {"sweep": {"seeds": [1], "variants": variants}}, "small")
 
-    variants = [variant("never", 0), variant("once", 1), variant("always", 9)]
-    wanted = small_tables() | {"sweep": {"seeds": [1], "variants": variants}}
+    return planned
+
+
+AGAIN = "variant {}, seed 1: its process was killed (SIGKILL(-9)); it is simulated again"
+
+
+def test_the_run_of_a_killed_worker_is_simulated_again(tmp_path: Path, killing: Callable[..., Plan]) -> None:
+    with pytest.warns(UserWarning, match="again") as warned:
+        sweep(killing(never=0, once=1), tmp_path / "out", machines=Machines(jobs=2, retries=1))
+    assert [str(w.message) for w in warned] == [AGAIN.format("once")]
+    # What was killed once left nothing behind in the tables.
+    found = {name: tables(tmp_path / "out" / name / "seed-1") for name in ("never", "once")}
+    assert found["once"]["rounds.parquet"] == found["never"]["rounds.parquet"]
+
+
+@pytest.mark.slow
+def test_a_run_that_kills_its_workers_fails_after_its_retries(tmp_path: Path, killing: Callable[..., Plan]) -> None:
     with pytest.warns(UserWarning, match="again") as warned, pytest.raises(UserError) as refusal:
-        sweep(plan(wanted, "small"), tmp_path / "out", machines=Machines(jobs=2, retries=1))
-    told = "variant {}, seed 1: its process was killed (SIGKILL(-9)); it is simulated again"
-    assert sorted(str(w.message) for w in warned) == [told.format("always"), told.format("once")]
+        sweep(killing(never=0, always=9), tmp_path / "out", machines=Machines(jobs=2, retries=1))
+    assert [str(w.message) for w in warned] == [AGAIN.format("always")]
     first, last = str(refusal.value).splitlines()
     assert first.startswith("variant always, seed 1: its process was killed (SIGKILL(-9)); see that its worker has memory enough")
     assert last == f"1 run failed; the others are complete: {tmp_path / 'out'}"
     assert (tmp_path / "always").read_text() == "xx"
     left = open_sweep(tmp_path / "out")
-    assert ([entry.variant for entry in left.entries], left.missing) == (["never", "once"], (("always", 1),))
+    assert ([entry.variant for entry in left.entries], left.missing) == (["never"], (("always", 1),))
     failures = json.loads((tmp_path / "out" / "failures.json").read_text())["failures"]
-    assert sorted((f["variant"], f["again"]) for f in failures) == [("always", False), ("always", True), ("once", True)]
-    # What was killed once left nothing behind in the tables.
-    found = {name: tables(tmp_path / "out" / name / "seed-1") for name in ("never", "once")}
-    assert found["once"]["rounds.parquet"] == found["never"]["rounds.parquet"]
+    assert [(f["variant"], f["again"]) for f in failures] == [("always", True), ("always", False)]
 
 
 def test_a_defect_of_netsim_keeps_no_other_run_from_its_end(tmp_path: Path, monkeypatch: Any) -> None:

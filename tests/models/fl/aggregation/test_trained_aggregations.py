@@ -163,6 +163,7 @@ def plain(kind, deliveries, *, rate, alpha=None):
     return w.numpy()
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("kind", ["hand", "vmap", "alone"])
 @pytest.mark.parametrize("alpha", [None, 0.2])
 def test_three_rounds_of_four_clients_are_the_plain_loop(kind, alpha):

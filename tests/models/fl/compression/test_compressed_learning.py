@@ -62,6 +62,7 @@ class Reference:
         return after
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("compression", KINDS, ids=lambda kind: f"{type(kind).__name__}-{kind.error_feedback}")
 def test_what_arrives_is_what_a_plain_loop_compresses(compression):
     learner, reference = make(compression=compression), Reference(compression)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -184,8 +182,3 @@ def test_what_cannot_be_is_refused(spec, clients, message):
 
 def test_names_are_one():
     assert all(name == function.__name__.replace("_", "-") for name, function in PARTITIONS.items())
-
-
-def test_partitions_need_no_torch():
-    code = "import sys; import models.fl.data.partition, models.fl.data.files; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

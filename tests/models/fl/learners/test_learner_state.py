@@ -120,6 +120,7 @@ STATEFUL = {
 }
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("case", STATEFUL)
 def test_state_taken_out_in_mid_run_continues_exactly(case):
     def play(learner, rounds):

@@ -114,6 +114,7 @@ def without_policy(tables: dict[str, Any]) -> dict[str, Any]:
     return {name: table for name, table in tables.items() if name != "policy"}
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("server", [SAFA | {"per_round": 3}, COMPASS], ids=["safa", "compass"])
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_one_edge_without_backhaul_is_the_server_step_for_step(server: dict[str, Any], rounds: int) -> None:
@@ -181,6 +182,7 @@ WORLDS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("name", WORLDS)
 def test_resumed_in_the_middle_models_are_the_same_bit_for_bit(name: str) -> None:
     link = {"delay": RANDOM, "channel": {"kind": "bernoulli", "success": 0.9}}

@@ -27,6 +27,7 @@ CASES = [
 SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "fashion-mnist": (1, 28, 28), "cifar-10": (3, 32, 32)}
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(("table", "data"), CASES, ids=lambda value: str(value).replace(" ", ""))
 def test_names_and_sizes_are_those_of_the_network(table, data):
     options = {key: value for key, value in table.items() if key != "kind" and value is not None}

@@ -155,6 +155,7 @@ def test_a_classifier_of_torchvision_is_made_by_its_name_and_seed():
     assert [bool((first == another).all()) for another in others] == [True, False]
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     ("table", "shape", "told"),
     [

@@ -12,6 +12,7 @@ OWN = "tests.helpers.own_networks"
 RINGS = "tests.helpers.own_learning:rings"
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize(
     ("network", "parameters"),
     [

@@ -70,6 +70,7 @@ def trained(workers: WorkersHere | None, promised: bool, **options: Any) -> Any:
     return model(learner), contents, (quality.loss, quality.training_loss), learner.state_dict()["memory"]
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     ("name", "promised"), [*((name, False) for name in CASES), ("client by client", True), ("with memory", True)]
 )

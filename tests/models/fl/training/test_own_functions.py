@@ -148,6 +148,7 @@ def test_a_resume_after_an_edit_is_refused(tmp_path, functions):
         go_on(tmp_path / "cut")
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize(
     ("learner", "said"),
     [

@@ -118,6 +118,7 @@ def test_what_an_eager_trainer_did_for_lost_updates_is_dropped() -> None:
     assert sorted((client, round) for client, round, *_ in learner.state_dict()["ahead"]) == [(0, 5), (1, 5)]
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -134,6 +135,7 @@ def test_wrong_results_are_told_with_the_round(tmp_path, kind, words) -> None:
     assert words in str(refusal.value)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -49,6 +49,7 @@ def apart(seed: int, folder: Path) -> dict[str, Any]:
     return tables
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("seed", each_nth(3, SEEDS))
 def test_tables_are_those_of_single_updates(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = apart(seed, tmp_path)

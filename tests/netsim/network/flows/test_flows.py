@@ -167,6 +167,7 @@ def exact(capacities: dict[str, float], plan: Plan) -> dict[int, Fraction]:
     return ends
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_plans_against_exact_arithmetic(seed: int) -> None:
     capacities, plan = random_plan(seed)

@@ -57,6 +57,7 @@ class Network:
             self.clock.run(until=self.clock.now + rng.random() + 0.1)
 
 
+@pytest.mark.each_nth(7)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_networks_against_the_definition(seed: int) -> None:
     network = Network(seed)
@@ -67,6 +68,7 @@ def test_random_networks_against_the_definition(seed: int) -> None:
         assert got == pytest.approx([float(rate) for rate in expected], rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.each_nth(7)
 @pytest.mark.parametrize("seed", range(100, 130))
 def test_no_link_is_overloaded_and_no_flow_can_be_raised(seed: int) -> None:
     network = Network(seed)

@@ -46,6 +46,7 @@ def test_combining_while_computing_takes_the_longer_of_the_two() -> None:
 TOPOLOGIES = [{"kind": "ring"}, {"kind": "star"}, {"kind": "complete"}, {"kind": "torus"}]
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("order", ["train-first", "combine-while-computing"])
 @pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda one: one["kind"])
 def test_the_clock_agrees_with_the_max_plus_recursion(topology: dict[str, Any], order: str) -> None:

@@ -27,13 +27,14 @@ def tables_of(kind: str, **tables: Any) -> dict[str, Any]:
 PRIVACY = {"sensitivity": 0.05, "schedule": {"kind": "geometric", "epsilon_total": 40.0, "eta": 0.3}, "guarantee": "l1"}
 
 
-@pytest.mark.parametrize("further", [{}, {"privacy": PRIVACY}, {"learner": LEARNER | {"evaluate_every_rounds": 6}}])
+@pytest.mark.parametrize("further", [{}, {"privacy": PRIVACY, "learner": LEARNER | {"evaluate_every_rounds": 6}}])
 @pytest.mark.parametrize("kind", EVERY_PROTOCOL)
 def test_a_run_resumed_in_the_middle_ends_with_the_same_models(kind: str, further: dict[str, Any]) -> None:
     whole, second, _ = check_resumed(tables_of(kind, **further))
     assert second.server.counts() == whole.server.counts()
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("kind", EVERY_PROTOCOL)
 def test_messages_balance_and_bytes_add_up(kind: str) -> None:
     simulation, records = ready(tables_of(kind))
@@ -63,6 +64,7 @@ def mixed(kind: str, **tables: Any) -> np.ndarray:
     return models()
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("kind", EVERY_PROTOCOL)
 def test_rows_of_the_weights_sum_to_one_though_messages_are_lost_and_peers_away(kind: str) -> None:
     away = {"kind": "markov", "mean_on_s": 15.0, "mean_off_s": 2.0}

@@ -73,6 +73,7 @@ MODES = [{}, {"round_s": 3.0}, {"wait_for_compute": True}, {"contention": True}]
 MODES += [{"shared": shared}, {"shared": shared, "outages": True}, {"outages": True, "contention": True}]
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("mode", MODES)
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=8)
@@ -98,6 +99,7 @@ def rows(recorder: MemoryRecorder) -> list[str]:
     return [repr(row) for row in (*recorder.rounds, *recorder.updates, *recorder.jams)]
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_run_that_goes_on_from_a_saved_state_leaves_the_same_records(mode: dict[str, Any]) -> None:
     whole = busy_world(3, **mode).play()

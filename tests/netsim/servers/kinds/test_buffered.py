@@ -107,6 +107,7 @@ def test_rounds_without_time_and_lost_updates() -> None:
     assert sum(row.lost for row in records.rounds) > 10
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize(
     ("kind", "buffer"), each_nth(4, itertools.product(["pause", "vanilla-sa-pause", "genie"], [1, 2, 4]))
 )
@@ -150,6 +151,7 @@ def test_in_eq_13_and_14_m_stays_one_on_the_buffered_server() -> None:
         chosen(per_model=0)
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("seed", range(6))
 def test_nothing_is_made_or_lost_at_any_event(seed: int) -> None:
     simulation, records = built(BUFFERED | {"seed": seed})
@@ -166,6 +168,7 @@ def test_nothing_is_made_or_lost_at_any_event(seed: int) -> None:
     assert len({(row.round, row.client) for row in records.updates}) == len(records.updates)
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("after", [1, 17, 40])
 def test_state_taken_out_in_mid_run_goes_on(after: int) -> None:
     _, state = taken_up(lambda: built(BUFFERED), after)
@@ -226,6 +229,7 @@ def test_refusals(changes: dict[str, Any], message: str) -> None:
 ASKING = {"power-of-choice", "fedcs", "refl", "tifl"}
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("kind", each_nth(3, sorted(EXAMPLES["policy"].keys() - ASKING)))
 def test_every_policy_goes_on_from_a_saved_state(kind: str) -> None:
     world = BUFFERED | {"rounds": 25, "policy": {"kind": kind} | EXAMPLES["policy"][kind]}

@@ -87,6 +87,7 @@ def test_models_are_apart_by_the_greatest_latency_over_those_at_work() -> None:
     assert len(np.unique(np.diff(ends_s))) > 1
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("concurrency", [1, 3, 8])
 def test_with_constant_latencies_no_update_is_older_than_those_at_work_are_many(seed: int, concurrency: int) -> None:
@@ -134,6 +135,7 @@ def test_every_model_is_made_as_soon_as_it_is_due_and_not_before() -> None:
     assert looked_at > 50
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("after", [1, 9, 30])
 @pytest.mark.parametrize("check_every_s", [None, 0.5])
 def test_state_taken_out_in_mid_run_goes_on(after: int, check_every_s: float | None) -> None:

@@ -188,6 +188,7 @@ def test_a_round_without_deliveries_makes_a_model_of_the_cache() -> None:
     assert noting.told == [([], []), ([], [])]
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("selection", ["first-come", "after-all"])
 @pytest.mark.parametrize("after", [1, 9, 30])
 def test_state_taken_out_in_mid_run_goes_on(after: int, selection: str) -> None:

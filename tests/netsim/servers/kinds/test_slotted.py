@@ -84,6 +84,7 @@ def test_a_slot_of_fl_da_by_hand() -> None:
 # The untimed algorithm.
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("engine", ["auto", "events"])
 @pytest.mark.parametrize("forwarding", ["flooding", "push", "push-pull"])
 @pytest.mark.parametrize("payload", ["all", "best"])

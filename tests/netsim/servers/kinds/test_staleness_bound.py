@@ -161,6 +161,7 @@ def test_with_notices_none_is_older_than_the_bound_and_what_was_aggregated_in_on
     assert checked > 20
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("urgent", [False, True])
 @pytest.mark.parametrize("after", [1, 9, 30])
 def test_state_taken_out_in_mid_run_goes_on(after: int, urgent: bool) -> None:
@@ -168,6 +169,7 @@ def test_state_taken_out_in_mid_run_goes_on(after: int, urgent: bool) -> None:
     taken_up(lambda: built(tables), after)
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("seed", [2, 3, 10])
 def test_notices_of_one_instant_and_what_they_end_together_keep_their_order_after_a_resume(seed: int) -> None:
     # Few different times: notices reach several clients at once, and training cut short ends at the same time as others', or as

@@ -93,6 +93,7 @@ def test_mixing_weighs_the_last_arrival_most_and_the_policy_gets_each_clients_ow
     np.testing.assert_allclose(after - before, weights @ outcome.updates, atol=1e-6)
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("world", [*(name for name in WORLDS if name != "peers"), "own links"])
 def test_every_aggregation_follows_the_order_of_ends(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of these worlds only the last has links of its own, on which attempts are worked out together.

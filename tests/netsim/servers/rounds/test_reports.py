@@ -159,6 +159,7 @@ def with_losses(kind: str) -> dict[str, Any]:
     return tables | SERVERS[kind]
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("kind", SERVERS)
 def test_losses_are_columns_of_what_was_delivered_and_nothing_else_changes(kind: str) -> None:
     tables = with_losses(kind)
@@ -195,6 +196,7 @@ def test_losses_are_columns_of_what_was_delivered_and_nothing_else_changes(kind:
     assert same(plain.rounds, records.rounds)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("kind", SERVERS)
 def test_a_run_that_goes_on_from_a_saved_state_leaves_the_same_losses(kind: str) -> None:
     def begun() -> tuple[Any, MemoryRecorder]:

@@ -50,6 +50,7 @@ def _rough(folder: Path, moving: str, energy: dict[str, Any]) -> dict[str, Any]:
     return tables | {"energy": energy, "availability": presence}
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("energy", [POWERS, POWERS | {"battery": BATTERY}], ids=["mains", "batteries"])
 @pytest.mark.parametrize("moving", ["finishes", "handed-over", "with-state"])
 def test_energy_is_accounted_for_without_gaps_and_resumed(moving: str, energy: dict[str, Any], tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ RULES: dict[str, Any] = {
 }
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("above", ["synchronous", "buffered"])
 def test_resumed_in_the_middle_an_edge_goes_on(name: str, above: str) -> None:

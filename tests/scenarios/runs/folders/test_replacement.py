@@ -89,6 +89,7 @@ def test_a_name_that_a_run_needs_and_the_user_has_taken_is_refused(shell):
     refused(shell, "run", "--overwrite", because=because)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("name", ["rounds.parquet", "summary.json", "unfinished", "unfinished/checkpoint.npz", MARKER])
 @pytest.mark.parametrize("command", ["run", "resume"])
 def test_symbolic_links_in_a_runs_folder_are_not_followed(shell, name, command):
@@ -150,6 +151,7 @@ def test_a_figure_of_the_users_is_not_drawn_over(shell):
     assert (shell.out / "figures" / "latency.png").read_text() == "mine"
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("name", ["pause", "pause/seed-1", "figures", "sweep.json"])
 def test_symbolic_links_in_a_sweeps_folder_are_not_followed(shell, name):
     swept_with_a_figure(shell)

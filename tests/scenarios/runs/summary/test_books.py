@@ -123,6 +123,7 @@ def check(folder: Path) -> dict[str, Any]:
     return summary
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("kind", sorted(SERVERS))
 def test_runs_that_end_by_their_rounds(kind: str, tmp_path: Path) -> None:
     run(parse(WORLD | SERVERS[kind]), tmp_path / "run")
@@ -132,6 +133,7 @@ def test_runs_that_end_by_their_rounds(kind: str, tmp_path: Path) -> None:
     assert summary["after_last_round"]["selected"] == 0
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("kind", sorted(SERVERS))
 def test_runs_that_a_time_limit_cuts_in_mid_round(kind: str, tmp_path: Path) -> None:
     in_mid_round = 0
@@ -144,6 +146,7 @@ def test_runs_that_a_time_limit_cuts_in_mid_round(kind: str, tmp_path: Path) -> 
     assert in_mid_round >= (1 if kind.startswith("fl") else 2)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("kind", sorted(SERVERS))
 @pytest.mark.parametrize("why", ["they leave", "their budgets are spent"])
 def test_runs_in_which_nobody_is_left(kind: str, why: str, tmp_path: Path) -> None:
@@ -231,6 +234,7 @@ def _rewritten(file: Path, column: str, change: Any) -> None:
     pq.write_table(table.set_column(table.column_names.index(column), column, pa.array(values, kind)), file)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     ("table", "column", "change", "told"),
     [

@@ -70,6 +70,7 @@ def as_told(closed: Closed | None) -> tuple[float, float, list[tuple[int, float,
     return closed.start_s, closed.end_s, sorted(ends)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_round_without_a_client_is_that_of_a_run_that_did_not_select_it(seed: int, tmp_path: Path) -> None:
     tables, sets = scripted(seed, tmp_path)
@@ -88,6 +89,7 @@ def test_a_round_without_a_client_is_that_of_a_run_that_did_not_select_it(seed: 
         assert answer.saved_s == answer.was.end_s - end_s
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_round_with_a_deadline_is_that_of_a_run_in_which_it_came_into_force(seed: int, tmp_path: Path) -> None:
     tables = random_tables(seed, tmp_path) | {"rounds": ROUNDS}
@@ -179,6 +181,7 @@ SERVERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.each_nth(7)
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_round_in_which_nothing_is_different_is_the_recorded_one(name: str, tmp_path: Path) -> None:
     place = folder_of(SERVERS[name] | {"rounds": 8}, tmp_path / "run")

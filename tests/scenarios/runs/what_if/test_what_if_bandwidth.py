@@ -78,6 +78,7 @@ def deliveries(closed: Closed | None) -> list[tuple[int, float]]:
     return ends_in(closed.start_s, closed.end_s, ((end.client, end.ended_s) for end in closed.attempts if end.delivered))
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("link", LINKS)
 def test_twice_the_bandwidth_is_that_of_a_script_that_doubles_it(server: str, link: str, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def graphml(name: str, pairs: list[tuple[int, int]], first_km: float = 0.1) -> s
     return graph_file(name)
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize(
     ("setting", "said"),
     [

@@ -267,6 +267,7 @@ def trained(**changes: Any) -> tuple[Any, list[tuple[int, int]], bool]:
     return records, seen, bool((work.steps < work.drawn).any())
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +14,6 @@ from scenarios.wiring.simulation import build
 from tests.helpers.fl_scenario import TRAINED
 from tests.helpers.memory_recorder import MemoryRecorder
 
-ROOT = Path(__file__).parents[4]
 UNTRAINED = {key: value for key, value in TRAINED.items() if key != "learner"}
 TOP = {"kind": "top-k", "share": 0.1}
 
@@ -61,20 +57,11 @@ MANY: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("changes", MANY, ids=range(len(MANY)))
 def test_check_knows_the_sizes_that_the_run_has(changes: dict[str, Any]) -> None:
     pytest.importorskip("torch")
     assert sizes(changes) == sizes(changes, learner=True)
-
-
-def test_sizes_are_known_without_torch() -> None:
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "from tests.scenarios.wiring.network.test_compression import TOP, sizes\n"
-        "print(sizes({'payload': {'compression': TOP, 'down_compression': {'kind': 'int8'}}}))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "(666, 342)"
 
 
 def test_sizes_in_words() -> None:

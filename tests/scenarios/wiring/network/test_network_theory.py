@@ -31,6 +31,7 @@ def ends_by_definition(capacities: dict[str, Fraction], routes: list[list[str]],
     return [float(end) for end in ends]
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("seed", range(12))
 def test_updates_over_a_random_network_end_as_an_independent_solver_says(seed: int) -> None:
     rng = random.Random(seed)

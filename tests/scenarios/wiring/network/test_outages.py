@@ -79,6 +79,7 @@ def test_outages_hit_a_group_with_every_server(server: str, tmp_path: Path) -> N
     assert [None if cause != cause else cause for cause in rows["cause"].tolist()] == [None, None, "mast", "mast"]
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_state_goes_on_with_every_server(server: str) -> None:
     drawn = [

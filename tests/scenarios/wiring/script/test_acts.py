@@ -30,6 +30,7 @@ def test_clients_that_are_taken_away_are_aborted_and_come_back(server: str) -> N
     assert others
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("server", SERVERS)
 def test_whoever_is_taken_away_in_mid_phase_is_aborted_in_that_phase(server: str) -> None:
     # Client 3 trains for 1.1 s: taken away 0.3 s after a training of it began.
@@ -184,6 +185,7 @@ def test_a_model_on_its_way_between_two_rounds_is_lost_with_its_client(
     assert (whole.download_start_s, whole.download_end_s) == (again_s, pytest.approx(again_s + 5.0))
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("server", SERVERS)
 def test_clients_that_are_away_draw_what_absent_ones_draw(server: str) -> None:
     # 2 W idle, 5 W at work, 0.5 W away; the sum over attempts and idleness is checked against an integral of power in every run.

@@ -152,6 +152,7 @@ def wrong(world: netsim.World, *, act: str = "") -> netsim.Script:
             world.edge_of(99)
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize(
     ("act", "told"),
     [

@@ -47,6 +47,7 @@ def test_a_jammer_of_links_between_clients_is_started_and_stopped() -> None:
         assert (row.cause == "jammed") == (row.sent_s < 9.05 and row.end_s > 5.05)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("target", ["downlink.delay", "compute.delay", "uplink.delay", "channels.delay"])
 def test_a_duration_changes_for_what_begins_meanwhile(server: str, target: str) -> None:
@@ -67,6 +68,7 @@ def test_a_duration_changes_for_what_begins_meanwhile(server: str, target: str) 
     assert seen == {False, True}
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("target", ["downlink.channel", "uplink.channel", "channels.channel"])
 def test_losses_change_for_what_begins_meanwhile(server: str, target: str) -> None:
@@ -101,6 +103,7 @@ def test_opinions_and_messages_follow_as_well() -> None:
     assert any(row.source == 1 and 5.05 <= row.sent_s < 9.05 for row in rows.messages)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("bandwidth", WIDE)
 def test_bytes_on_sub_channels_take_the_time_that_the_script_says(server: str, bandwidth: dict[str, Any]) -> None:

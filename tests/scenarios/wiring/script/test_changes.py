@@ -253,6 +253,7 @@ def _study(server: str) -> dict[str, Any]:
     return tables
 
 
+@pytest.mark.each_nth(5)
 @pytest.mark.parametrize(("target", "server"), each_nth(5, itertools.product(LAWS, SERVERS)))
 def test_a_script_changes_what_a_change_point_changes(server: str, target: str) -> None:
     section, what = target.split(".")

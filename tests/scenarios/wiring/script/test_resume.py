@@ -54,6 +54,7 @@ def tables(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(folder.glob("*.parquet"))}
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("after", range(1, 9))
 def test_a_run_goes_on_byte_for_byte(module, tmp_path, after):
     whole, cut = tmp_path / "whole", tmp_path / "cut"

@@ -96,6 +96,7 @@ def test_a_refusal_ends_with_exit_code_2_and_nothing_written(
     assert not out.exists()
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(
     "name",
     [

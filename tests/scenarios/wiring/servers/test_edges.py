@@ -194,6 +194,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_told_with_key_and_remedy(name: str) -> None:
     tables, told = MISTAKES[name]
