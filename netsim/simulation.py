@@ -232,5 +232,5 @@ class AppSimulation(Simulation):
             self._app()
             server.close_round()
             self.ended = BY_APP
-        except RunOverError as over:
-            self.ended = over.why
+        except RunOverError as error:
+            self.ended = error.why

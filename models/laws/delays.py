@@ -210,6 +210,10 @@ class Gaussian:
         self._deep = bool(np.any(above > _DEEP))
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        """Return durations (n,) in seconds at `u` (n,), of the normal law with a floor.
+
+        Values below the floor become the floor ("clip"), or have no probability ("resample").
+        """
         from scipy.special import log_ndtr, ndtri, ndtri_exp
 
         u = np.maximum(u, _SMALLEST_U)
@@ -229,6 +233,7 @@ class Gaussian:
         return np.maximum(np.where(above > _DEEP, floor + std * excess, x), floor)
 
     def mean_s(self, entities: IntArray) -> FloatArray:
+        """Return the mean durations (n,) of the law with its floor, seconds."""
         from scipy.special import erfcx, ndtr
 
         mean, std, floor, above = (spread(v, entities) for v in (self._mean, self._std, self._floor, self._above))

@@ -123,13 +123,13 @@ class Underlay:
         return hops
 
     def ways_from(self, source: int) -> list[Way]:
-        """Return the shortest routes from a site to all, by Dijkstra's algorithm."""
+        """Return the shortest route from a site to each site, by Dijkstra's algorithm; `ties` decides between equal lengths."""
         hops = self._hops
         lengths = {source: 0.0}
         before: dict[int, tuple[int, int]] = {}
         # Entries (length, tie, site). Of sites at one distance, the one reached first is settled first with `ties` "cables", the
         # first in order with "sites".
-        steps = itertools.count(1)
+        reached = itertools.count(1)
         queue, settled = [(0.0, 0, source)], set()
         while queue:
             length, _, site = heappop(queue)
@@ -140,11 +140,11 @@ class Underlay:
                 new_length = length + hop.length
                 if new_length < lengths.get(hop.site, _NEVER):
                     lengths[hop.site], before[hop.site] = new_length, (site, hop.cable)
-                    heappush(queue, (new_length, next(steps) if self.ties == "cables" else 0, hop.site))
+                    heappush(queue, (new_length, next(reached) if self.ties == "cables" else 0, hop.site))
         return [self._way(source, target, before) for target in range(len(self.sites))]
 
     def _way(self, source: int, target: int, before: dict[int, tuple[int, int]]) -> Way:
-        """Return the route from `source` to `target`; if there is none, one without sites and of endless delay.
+        """Return the route from `source` to `target`; if there is none, one without sites and of infinite latency.
 
         `before`: for each site, the site before it on its route from `source`, and the cable between them.
         """
@@ -156,11 +156,12 @@ class Underlay:
             site, cable = before[sites[-1]]
             sites.append(site)
             cables.append(cable)
-        used = [self.cables[cable] for cable in reversed(cables)]
-        km = sum(cable.km for cable in used if cable.km is not None)
-        delays_ms = sum(cable.delay_ms for cable in used if cable.delay_ms is not None)
-        measured = any(cable.km is not None for cable in used)
-        return Way(tuple(reversed(sites)), tuple(reversed(cables)), delays_ms + (MS_PER_KM * km + ROUTE_MS if measured else 0.0))
+        crossed = [self.cables[cable] for cable in reversed(cables)]
+        km = sum(cable.km for cable in crossed if cable.km is not None)
+        delays_ms = sum(cable.delay_ms for cable in crossed if cable.delay_ms is not None)
+        # The constant part of the latency counts once a route, if one of its cables has a length; given delays include theirs.
+        has_km = any(cable.km is not None for cable in crossed)
+        return Way(tuple(reversed(sites)), tuple(reversed(cables)), delays_ms + (MS_PER_KM * km + ROUTE_MS if has_km else 0.0))
 
 
 class _Ways(Sequence[Sequence[Way]]):

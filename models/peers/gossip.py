@@ -47,11 +47,11 @@ class Payload(Protocol[Known]):
     def item(self, rank: int) -> Known:
         """Return the first knowledge of a client of this rank: its own index."""
 
-    def merge(self, held: Known, got: Known) -> tuple[Known, Known]:
-        """Return the knowledge after `got` arrived, and the part of `got` that was new (as far as it is kept)."""
+    def merge(self, held: Known, arrived: Known) -> tuple[Known, Known]:
+        """Return the knowledge after `arrived` arrived, and the part of `arrived` that was new (as far as it is kept)."""
 
-    def difference(self, held: Known, got: Known) -> Known:
-        """Return the part of `held` that the sender of `got` may not know: the answer to a push-pull."""
+    def difference(self, held: Known, arrived: Known) -> Known:
+        """Return the part of `held` that the sender of `arrived` may not know: the answer to a push-pull."""
 
     def pairs(self, known: Known) -> int:
         """Return the number of (client, index) pairs."""
@@ -69,11 +69,11 @@ class AllPairs:
     def item(self, rank: int) -> int:
         return 1 << rank
 
-    def merge(self, held: int, got: int) -> tuple[int, int]:
-        return held | got, got & ~held
+    def merge(self, held: int, arrived: int) -> tuple[int, int]:
+        return held | arrived, arrived & ~held
 
-    def difference(self, held: int, got: int) -> int:
-        return held & ~got
+    def difference(self, held: int, arrived: int) -> int:
+        return held & ~arrived
 
     def pairs(self, known: int) -> int:
         return known.bit_count()
@@ -105,20 +105,21 @@ class BestPairs:
     def item(self, rank: int) -> tuple[int, ...]:
         return (rank,)
 
-    def merge(self, held: tuple[int, ...], got: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def merge(self, held: tuple[int, ...], arrived: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the best `size` ranks of both, and those of `arrived` among them that were not in `held`."""
         # Fast path: most messages are no better than what is held, which their first rank shows.
-        if not got or (len(held) == self._size and got[0] >= held[-1]):
+        if not arrived or (len(held) == self._size and arrived[0] >= held[-1]):
             return held, ()
-        new = set(got).difference(held)
+        new = set(arrived).difference(held)
         if not new:
             return held, ()
         kept = tuple(sorted(new.union(held))[: self._size])
         return kept, tuple(rank for rank in kept if rank in new)
 
-    def difference(self, held: tuple[int, ...], got: tuple[int, ...]) -> tuple[int, ...]:
+    def difference(self, held: tuple[int, ...], arrived: tuple[int, ...]) -> tuple[int, ...]:
         # Ranks worse than the last of a full message are of no use to its sender.
-        worst = got[-1] if len(got) == self._size else math.inf
-        return tuple(rank for rank in held if rank < worst and rank not in got)
+        worst = arrived[-1] if len(arrived) == self._size else math.inf
+        return tuple(rank for rank in held if rank < worst and rank not in arrived)
 
     def pairs(self, known: tuple[int, ...]) -> int:
         return len(known)
@@ -236,36 +237,36 @@ def spread(
         raise ParameterError("size", size, f"must be between 1 and the number of clients, {graph.clients}")
     if max_repetitions < 1:
         raise ParameterError("max_repetitions", max_repetitions, "must be >= 1")
-    now = [payload.item(rank) for rank in ranks.tolist()] if held is None else list(held)
+    knowledge = [payload.item(rank) for rank in ranks.tolist()] if held is None else list(held)
     source, target = graph.source.tolist(), graph.target.tolist()
     # What each client may still forward.
-    news: list[list[_News[Known]]] = [[_News(known, -1)] for known in now]
+    news: list[list[_News[Known]]] = [[_News(known, -1)] for known in knowledge]
     messages = pairs = 0
 
     for repetition in range(max_repetitions + 1):
-        agreed = all(payload.knows_top(known, size) for known in now)
+        agreed = all(payload.knows_top(known, size) for known in knowledge)
         if agreed or repetition == max_repetitions:
-            return Spread(now, repetition, messages, pairs, agreed)
+            return Spread(knowledge, repetition, messages, pairs, agreed)
         if forwarding == "flooding":
             sent = _flood(graph, payload, news)
             if not sent:
-                return Spread(now, repetition, messages, pairs, False)
+                return Spread(knowledge, repetition, messages, pairs, False)
         else:
             sent = []
             assert uniforms is not None
             for edge in draw_contacts(graph, uniforms(repetition + 1)).tolist():
-                sent.append(_Message(source[edge], target[edge], now[source[edge]]))
+                sent.append(_Message(source[edge], target[edge], knowledge[source[edge]]))
                 if forwarding == "push-pull":
-                    answer = payload.difference(now[target[edge]], now[source[edge]])
+                    answer = payload.difference(knowledge[target[edge]], knowledge[source[edge]])
                     if answer:
                         sent.append(_Message(target[edge], source[edge], answer))
         # All messages of a repetition were made before any arrives.
-        news = [[] for _ in now]
+        news = [[] for _ in knowledge]
         for message in sent:
             receiver = message.receiver
             messages += 1
             pairs += payload.pairs(message.known)
-            now[receiver], new = payload.merge(now[receiver], message.known)
+            knowledge[receiver], new = payload.merge(knowledge[receiver], message.known)
             if new:
                 news[receiver].append(_News(new, message.sender))
     raise AssertionError("the loop returns")

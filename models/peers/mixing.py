@@ -111,9 +111,9 @@ def stated_weights(
         raise ParameterError("weights", weights, "must be finite and >= 0", shown=f" has {matrix.min():g}")
     linked = np.eye(size, dtype=np.bool_)
     linked[graph.target, graph.source] = True
-    strangers = np.argwhere((matrix != 0) & ~linked)
-    if strangers.size:
-        i, j = strangers[0].tolist()
+    not_linked = np.argwhere((matrix != 0) & ~linked)
+    if not_linked.size:
+        i, j = not_linked[0].tolist()
         shown = f" of peer {i} for peer {j} = {matrix[i, j]:g}"
         raise ParameterError("weights", weights, "must be 0: they are no neighbours", shown=shown)
     return Mixing(graph, matrix.diagonal().copy(), matrix[graph.target, graph.source])

@@ -306,11 +306,11 @@ def _read_links(path: str) -> Any:
 
 def _node_places(path: str, graph: Any, number: dict[str, int]) -> FloatArray | None:
     """Return the places (K, 2) of the nodes in km, or None if no node has one. `number`: the client of each node, by name."""
-    having = [name for name, data in graph.nodes(data=True) if "x_km" in data and "y_km" in data]
-    if not having:
+    placed = [name for name, data in graph.nodes(data=True) if "x_km" in data and "y_km" in data]
+    if not placed:
         return None
-    if len(having) < len(graph):
-        raise ParameterError("path", path, f"{len(having)} of {len(graph)} nodes have x_km and y_km: must be all or none")
+    if len(placed) < len(graph):
+        raise ParameterError("path", path, f"{len(placed)} of {len(graph)} nodes have x_km and y_km: must be all or none")
     places = np.empty((len(graph), 2))
     for name, data in graph.nodes(data=True):
         places[number[name]] = _read_number(path, "x_km", data["x_km"]), _read_number(path, "y_km", data["y_km"])
@@ -320,12 +320,12 @@ def _node_places(path: str, graph: Any, number: dict[str, int]) -> FloatArray | 
 def _link_lengths(path: str, graph: Any) -> FloatArray | None:
     """Return the lengths (L,) of the links, or None if no link has one."""
     lengths = [data.get("distance_km") for _, _, data in graph.edges(data=True)]
-    given = [length for length in lengths if length is not None]
-    if not given:
+    stated = [length for length in lengths if length is not None]
+    if not stated:
         return None
-    if len(given) < len(lengths):
-        raise ParameterError("path", path, f"{len(given)} of {len(lengths)} links have a distance_km: must be all or none")
-    return np.array([_read_number(path, "distance_km", length) for length in given])
+    if len(stated) < len(lengths):
+        raise ParameterError("path", path, f"{len(stated)} of {len(lengths)} links have a distance_km: must be all or none")
+    return np.array([_read_number(path, "distance_km", length) for length in stated])
 
 
 def _read_number(path: str, name: str, value: Any) -> float:

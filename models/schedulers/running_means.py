@@ -57,6 +57,7 @@ class DiscountedMeans(StateFields):
         self._wins = [0.0] * channels
 
     def observe(self, channels: IntArray, good: BoolArray) -> None:
+        """Discount what was observed before, then count the round: `channels` (n,) used, True in `good` (n,) for successes."""
         if self._discount < 1.0:
             # A count that has faded to nothing is dropped: its mean would become 0 / 0.
             faded = [new if (new := count * self._discount) > 1e-250 else 0.0 for count in self._counts]

@@ -173,6 +173,7 @@ class SuperArmWeights:
         }
 
     def load_state_dict(self, state: State) -> None:
+        """Restore the weights; the tree of sums and `_flat` follow from them (`_build`)."""
         self._arms = [tuple(arm) for arm in state["arms"].tolist()]
         self._places = {arm: place for place, arm in enumerate(self._arms)}
         self._mantissa, self._power = state["mantissa"].tolist(), state["power"].tolist()

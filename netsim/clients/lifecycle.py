@@ -262,8 +262,9 @@ class UpdateLifecycle:
         update.budget = update.epsilon
 
     def _on_carrier_end(self, transfer: Transfer, client: int, cause: str | None) -> None:
-        """Handle the end of a client's message on a carrier; `cause` of a loss on the way, or None. A client that leaves in this
-        instant has left before.
+        """Handle the end of a client's message on a carrier. `cause`: of a loss on the way, or None.
+
+        If the client departs at this very instant, the departure counts, not the end of the message.
         """
         update, now = self._find(client), self.clock.now
         if now == update.departure_s:

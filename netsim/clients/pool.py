@@ -276,7 +276,7 @@ class ClientPool(Tallies):
         now, medium, alive, clients = self.clock.now, self.medium, self.alive_now, chosen.tolist()
         channels = self.life.serving.channels(chosen)
         departures = self.presence.next_change_s[chosen].tolist()
-        last = self.last_delivery[chosen].tolist()
+        last_rounds = self.last_delivery[chosen].tolist()
         # Without live updates, as in most rounds, all chosen clients are new.
         new_clients = clients if not alive else [client for client in clients if client not in alive]
         if new_clients:
@@ -293,7 +293,7 @@ class ClientPool(Tallies):
             # An update still in training goes on by itself; a kept update is sent now.
             goes_on = retry and update.begun_round != send.round and update.phase != KEPT
             cause = self.causes.begin_cause(client, update.number if goes_on else None)
-            update.attempt(round, round - last[place], departures[place], now, send, place, channel, cause)
+            update.attempt(round, round - last_rounds[place], departures[place], now, send, place, channel, cause)
             update.number, update.edge = self.started + place + 1, self.coordinator
             if energy is not None:
                 energy.begin(update, now)

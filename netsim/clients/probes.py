@@ -73,14 +73,17 @@ class Probes:
         self._lives = [self._life(question, kind) for question, kind in zip(self._questions, ("probe", "test"), strict=False)]
         self._present = 0
         """Index of the present question, or the last one."""
-        self._over: Event | None = None
+        self._all_ended: Event | None = None
         """Event that wakes `ask` after the last probe; None if `ask` does not wait."""
         # Rings after everything else of its instant: an answer exactly at the deadline is in time.
         self._alarm = Alarm(pool.clock, self._end_late)
         pool.add_probes(self)
 
     def _life(self, question: Question, kind: str) -> UpdateLifecycle:
-        """Return the executor of probes that ask `question`; `kind` names their messages on carriers."""
+        """Return a lifecycle that runs the probes of `question`. Probes spend no privacy; all kinds end in `_on_end`.
+
+        `kind` keeps the messages of the two questions apart on shared carriers.
+        """
         pool = self.pool
         return UpdateLifecycle(
             clock=pool.clock,
@@ -161,10 +164,10 @@ class Probes:
         for probe in probed:
             self.life.begin(probe, now)
         if self.under_way:
-            self._over = pool.clock.event()
+            self._all_ended = pool.clock.event()
             if self.deadline_s is not None:
                 self._alarm.set(now + self.deadline_s)
-            yield self._over
+            yield self._all_ended
         return probed
 
     def _end_late(self) -> None:
@@ -180,10 +183,10 @@ class Probes:
         self._add_energy(probe)
         del self.under_way[probe.client]
         self.pool.busy[probe.client] = False
-        if not self.under_way and self._over is not None:
-            over, self._over = self._over, None
+        if not self.under_way and self._all_ended is not None:
+            all_ended, self._all_ended = self._all_ended, None
             self._alarm.set(_NEVER)
-            over.succeed()
+            all_ended.succeed()
 
     def leave(self, clients: IntArray) -> None:
         """End the probes of clients (n,) that a script took away as aborted."""

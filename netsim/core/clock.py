@@ -129,26 +129,26 @@ class Clock(Environment):
         else:
             super().step()
 
-    def run_until(self, over: Event, limit_s: float = float("inf")) -> bool:
-        """Run until the event `over` has happened and return True; return False at `limit_s` if it has not happened by then.
+    def run_until(self, event: Event, limit_s: float = float("inf")) -> bool:
+        """Run until `event` has happened and return True; return False at `limit_s` if it has not happened by then.
 
-        Raises the exception of a failed `over`, EventLimitError, or NothingScheduledError if no event is left.
+        Raises the exception of `event` if it fails, EventLimitError, or NothingScheduledError if no event is left.
         """
         queue: Any = self._queue
         event_step = super().step
-        last = self.event_limit
-        over.defused = True  # raise a failure here, before SimPy wraps it
-        awaited: Any = over
+        event_limit = self.event_limit
+        event.defused = True  # raise a failure here, before SimPy wraps it
+        awaited: Any = event
         while awaited.callbacks is not None:
             if not queue:
-                raise NothingScheduledError(f"nothing is scheduled any more, and {over} has not happened")
+                raise NothingScheduledError(f"nothing is scheduled any more, and {event} has not happened")
             # (time, priority, number, ...), read by index: unpacking entries of two lengths would cost more.
             entry = queue[0]
             if entry[0] > limit_s:
                 self._now = limit_s
                 return False
             # Events are numbered as they are scheduled, so that counting them costs no more than a comparison.
-            if entry[2] >= last:
+            if entry[2] >= event_limit:
                 raise EventLimitError
             if len(entry) == _CALL:
                 heappop(queue)

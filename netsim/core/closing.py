@@ -128,14 +128,14 @@ def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: 
     """
     count = len(ends_s)
     arrived: IntArray = np.cumsum(delivered, dtype=np.int64)
-    # First the ends: `last` is the place of the first end that closes the round, if one does.
+    # First the ends: `closing_end` is the index of the first end that closes the round, if one does.
     after_ends = RoundState(start_s, count, ends_s, np.arange(1, count + 1), arrived)
     closing = np.broadcast_to(ask(rule, after_ends), count)
-    last = int(closing.argmax()) if count else 0
-    by_end = bool(count and closing[last])
+    closing_end = int(closing.argmax()) if count else 0
+    by_end = bool(count and closing[closing_end])
     # Then the looks before that end. State j is the state after j ends. It lasts until the next end; a look at that instant
     # comes after the end.
-    states = last + 1 if by_end else count + 1
+    states = closing_end + 1 if by_end else count + 1
     since_s, until_s = np.append(start_s, ends_s)[:states], np.append(ends_s, _EVER)[:states]
     opened = RoundState(start_s, count, start_s)
     looks_s = np.append(rule.next_look_s(opened), np.broadcast_to(rule.next_look_s(after_ends), count))[:states]
@@ -147,4 +147,4 @@ def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: 
         if closing.any():
             ended = looked_in.item(closing.argmax())
             return Close(looks_s.item(ended), ended, by_end=False)
-    return Close(ends_s.item(last), last + 1, by_end=True) if by_end else None
+    return Close(ends_s.item(closing_end), closing_end + 1, by_end=True) if by_end else None

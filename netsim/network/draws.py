@@ -262,7 +262,11 @@ class Durations:
         """True once it is known that the phase will never take time."""
 
     def draw(self, round: int, time_s: float, clients: IntArray, tries: int = 0) -> RoundDraw[float] | Certain[float]:
-        """Return the durations of `clients` (n,) in `round`, seconds."""
+        """Return the durations of `clients` (n,) in `round`, seconds, of messages that were lost `tries` times before.
+
+        The draw reads its random numbers later, by address: (round, tries, client). Durations that are 0 for the whole run need
+        no draw.
+        """
         # Fast path for the rest of the run, once a law that never changes is known to take no time.
         if self._never_takes_time:
             return self._no_time
@@ -278,7 +282,7 @@ class Durations:
         return self.draw(round, time_s, clients).values_at(time_s, len(clients))
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> RoundDraw[float] | Certain[float]:
-        """Return the draw that `state` was saved from."""
+        """Restore the draw that was saved as `state`, which is empty for a draw that was not needed."""
         if not state:
             return self._no_time
         drawn: RoundDraw[float] = RoundDraw(self, round, clients, time_s)
@@ -344,7 +348,7 @@ class Survivals:
         return self.law.fixed and self.current_law(0, 0.0)[0].memoryless
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Advance the state of every sub-channel to `round`."""
+        """Advance the state of every sub-channel by one step, to `round`. Must be called once a round, in order."""
         if self._never_has_state:
             return
         law, _ = self.current_law(round, time_s)
@@ -353,7 +357,10 @@ class Survivals:
         self._never_has_state = law.memoryless and self.law.fixed
 
     def draw(self, round: int, time_s: float, clients: IntArray, tries: int = 0) -> Draw[bool]:
-        """Return the survival of the transmissions of `clients` (n,) in `round`, which were lost `tries` times before."""
+        """Return the survivals of the transmissions of `clients` (n,) in `round`, which were lost `tries` times before.
+
+        Counterpart of `Durations.draw`: the draw reads its random numbers later, and where nothing can be lost there is none.
+        """
         # Fast path for the rest of the run, once a law that never changes is known to lose nothing.
         if self._never_loses:
             return self._no_loss
@@ -365,7 +372,7 @@ class Survivals:
         return self._no_loss
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[bool]:
-        """Return the draw that `state` was saved from."""
+        """Restore the draw that was saved as `state`, which is empty for a draw that was not needed."""
         if not state:
             return self._no_loss
         drawn: RoundDraw[bool] = RoundDraw(self, round, clients, time_s)

@@ -68,17 +68,17 @@ class OverlayRounds:
         self._needed: dict[int, Counter[int]] = {}
         """Number of arrivals that end a round of each node, by round and node."""
 
-    def run(self, rounds: int, over: Callable[[], bool] = lambda: False) -> None:
-        """Run until all nodes have begun this number of rounds, or `over` returns True after one of them."""
+    def run(self, rounds: int, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Run until all nodes have begun this number of rounds, or `is_over` returns True after one of them."""
         if not self.begins and not self._partial:
             for node in range(self.count):
                 self._begin(node)
-        seen = len(self.begins)
+        begun = len(self.begins)
         while len(self.begins) < rounds:
             self.clock.step()
-            if len(self.begins) > seen:
-                seen = len(self.begins)
-                if over():
+            if len(self.begins) > begun:
+                begun = len(self.begins)
+                if is_over():
                     break
 
     def _plan(self, round: int) -> None:

@@ -75,7 +75,7 @@ def words_at(places: NDArray[np.int64], words: Sequence[str], kind: pa.DataType)
 
 def numbers(column: pa.ChunkedArray, null: float) -> NDArray[Any]:
     """Return the values (n,) of a column of numbers, with `null` in place of nulls."""
-    pieces = [np.where(known, values, values.dtype.type(null)) for values, known in map(_piece, column.chunks)]
+    pieces = [np.where(known, values, values.dtype.type(null)) for values, known in map(_values_and_marks, column.chunks)]
     return np.concatenate(pieces) if pieces else np.empty(0, column.type.to_pandas_dtype())
 
 
@@ -84,7 +84,7 @@ def count_words(column: pa.ChunkedArray) -> Counter[str]:
     total = Counter[str]()
     for piece in column.chunks:
         chunk = piece if pa.types.is_dictionary(piece.type) else piece.dictionary_encode()
-        indices, known = _piece(chunk.indices)
+        indices, known = _values_and_marks(chunk.indices)
         counts = np.bincount(indices[known], minlength=len(chunk.dictionary)).tolist()
         total.update({word.as_py(): count for word, count in zip(chunk.dictionary, counts, strict=True) if count})
     return total
@@ -126,7 +126,7 @@ def _words_by_number(values: list[str | None], kind: pa.DataType) -> pa.Array:
     return pa.DictionaryArray.from_arrays(_array(numbers, known, kind.index_type), _words(words))
 
 
-def _piece(chunk: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _values_and_marks(chunk: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return (values (n,) of a chunk, True (n,) where a value is not null)."""
     first, end = chunk.offset, chunk.offset + len(chunk)
     marks, data = chunk.buffers()

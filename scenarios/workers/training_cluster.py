@@ -218,7 +218,7 @@ class TrainingCluster(TrainingWorkers):
         from models.fl.training.stacks import Shape
 
         seat = self._seat_of(line)
-        shape = Shape.of(ticket.starts)
+        shape = Shape.of_vectors(ticket.starts)
         block = self._vectors.take(shape.size) if seat.facts.near else None
         size = 4 * shape.size if block is None else 0
         if size and ticket.rank and self._held + size > self._memory_bytes:

@@ -118,7 +118,7 @@ class TrainingProcesses(TrainingWorkers):
     def send(self, line: int, ticket: Ticket) -> bool:
         from models.fl.training.stacks import Shape
 
-        shape = Shape.of(ticket.starts)
+        shape = Shape.of_vectors(ticket.starts)
         block = self._vectors.take(shape.size)
         if block is None:
             return False

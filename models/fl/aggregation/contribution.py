@@ -89,6 +89,7 @@ class Contributions:
         return values
 
     def state_dict(self) -> State:
+        """Return the last update and model of each client that has delivered, and the contributions computed from them."""
         known = sorted(self._updates)
         return {
             "clients": known,
@@ -99,6 +100,8 @@ class Contributions:
         }
 
     def load_state_dict(self, state: State, device: torch.device) -> None:
+        """Restore what `state_dict` returned, with float32 tensors on `device`."""
+
         def tensors(arrays: list[Any]) -> dict[int, Tensor]:
             """Return saved arrays as tensors on the device, by client."""
             loaded = (torch.from_numpy(np.array(array, np.float32)).to(device) for array in arrays)

@@ -76,6 +76,7 @@ class Krum(_ByValue, KrumParameters):
     """
 
     def middle(self, updates: Tensor) -> Tensor:
+        """Return the mean (d,) of those of `updates` (n, d) with the least scores; a single update is its own mean."""
         count = len(updates)
         if count == 1:
             return updates[0].clone()

@@ -246,10 +246,10 @@ class Mixing(MixingParameters, PlainUpdates):
         return self.alpha * math.prod(factor for first, factor in self.mixing_decay or [] if version >= first)
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
-        mixed, share = model.clone(), self.share(arrivals.version + 1)
+        result, share = model.clone(), self.share(arrivals.version + 1)
         for start, update, factor in zip(starts, updates, factors.tolist(), strict=True):
-            mixed.lerp_(start + update, share * factor)
-        return mixed.sub_(model)
+            result.lerp_(start + update, share * factor)
+        return result.sub_(model)
 
 
 class MajorityVote(MajorityVoteParameters, PlainUpdates):

@@ -278,15 +278,15 @@ def node_learners(
         learner, versions=learner.versions, node=SERVER, above=None, weight="arrived", clients=np.zeros(0, np.int64)
     )
     nodes = {-1: root}
-    for edge, (over, weight) in enumerate(zip(above, weights, strict=True)):
+    for edge, (parent, weight) in enumerate(zip(above, weights, strict=True)):
         node = edge_node(edge)
         # A model from above may arrive within a round of an edge that goes on, beside the one that the round makes.
         kept = 3 if goes_on[edge] else 2
         versions = Versions(first=learner.model.clone(), kept=kept, store=learner.store, node=node)
         nodes[edge] = NodeLearner(
-            learner, versions=versions, node=node, above=nodes[over], weight=weight, clients=np.flatnonzero(coordinator == edge)
+            learner, versions=versions, node=node, above=nodes[parent], weight=weight, clients=np.flatnonzero(coordinator == edge)
         )
-        nodes[over].edges[edge] = nodes[edge]
+        nodes[parent].edges[edge] = nodes[edge]
     for node, cached in zip(nodes, caches, strict=True):
         if cached:
             nodes[node].cache = _cache_of(nodes[node], learner, node, coordinator, above, weights)

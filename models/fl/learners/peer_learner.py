@@ -93,16 +93,16 @@ def _mix(mixtures: Sequence[_Mixture], vector: Callable[[int], Tensor]) -> Tenso
         # A mixture may name a model twice: its weights add up.
         matrix.index_put_((torch.arange(len(mixtures), device=device).repeat_interleave(counts), rows), weights, accumulate=True)
     offsets = counts.cumsum(0) - counts
-    mixed = torch.empty(len(mixtures), parameters, device=device)
+    result = torch.empty(len(mixtures), parameters, device=device)
     width = max(1, _CHUNK_NUMBERS // len(vectors))
     for first in range(0, parameters, width):
         block = slice(first, first + width)
         models = torch.stack(vectors if width >= parameters else [vector[block] for vector in vectors]).double()
         if matrix is None:
-            mixed[:, block] = embedding_bag(rows, models, offsets, mode="sum", per_sample_weights=weights)
+            result[:, block] = embedding_bag(rows, models, offsets, mode="sum", per_sample_weights=weights)
         else:
-            mixed[:, block] = matrix @ models
-    return mixed
+            result[:, block] = matrix @ models
+    return result
 
 
 class PeerLearner:
@@ -173,25 +173,26 @@ class PeerLearner:
         """
         self._present, self._kept = present.copy(), list(kept)
         if len(self._pending) > _MOST_PENDING:
-            self._compute(self._needed_models())
+            self._compute(self._models_in_use())
 
-    def _needed_models(self) -> set[int]:
-        """Return the numbers of the models that peers, their protocol and messages may still use."""
+    def _models_in_use(self) -> set[int]:
+        """Return the numbers of the models that peers, their protocol or messages may still read."""
         return {*self._present.tolist(), *self._kept}
 
-    def _compute(self, wanted: set[int]) -> None:
-        """Compute the `wanted` models and those that they are made of, and drop all models that nothing needs any more.
+    def _compute(self, requested: set[int]) -> None:
+        """Compute the `requested` models and those that they are made of, and drop models that nothing can read any more.
 
-        Models are computed level by level: all trainings of a level in one call, then its mixtures, then its messages.
+        Models in use that are not requested stay pending, with the models that they are made of. Models are computed level by
+        level: all trainings of a level in one call, then its mixtures, then its messages.
         """
-        needed = self._needed_models()
-        to_compute = self._pending_for(wanted)
-        kept = {*to_compute, *self._pending_for(needed)} if needed != wanted else set(to_compute)
+        in_use = self._models_in_use()
+        to_compute = self._pending_for(requested)
+        kept = {*to_compute, *self._pending_for(in_use)} if in_use != requested else set(to_compute)
         levels = self._levels(to_compute)
         self._pending = {number: model for number, model in self._pending.items() if number in kept}
         # Count the uses of each model: one that is only needed to compute others is dropped after the last of these.
         uses = Counter([source for model in self._pending.values() for source in model.models])
-        uses.update(needed)
+        uses.update(in_use)
         self._drop([number for number in self._ids if number not in uses])
         for level in levels:
             self._train(level)
@@ -205,9 +206,9 @@ class PeerLearner:
                         unused.append(source)
             self._drop(unused)
 
-    def _pending_for(self, wanted: set[int]) -> list[int]:
-        """Return the pending models that must be computed to have the `wanted` ones, these included, in ascending order."""
-        required, pending = set(wanted), self._pending
+    def _pending_for(self, targets: set[int]) -> list[int]:
+        """Return the pending models that must be computed to have the models `targets`, these included, in ascending order."""
+        required, pending = set(targets), self._pending
         # Descending, because a model is computed from models with smaller numbers.
         for number in reversed(pending):
             if number in required:
@@ -215,16 +216,14 @@ class PeerLearner:
         return [number for number in pending if number in required]
 
     def _levels(self, numbers: list[int]) -> list[list[int]]:
-        """Return the pending models `numbers`, which ascend, in levels, such that a model is made only of models of earlier
-        levels.
-        """
+        """Divide the pending models `numbers`, ascending, into levels: a model is made only of models of earlier levels."""
         depth: dict[int, int] = {}
         levels: list[list[int]] = []
         for number in numbers:
-            depth[number] = at = 1 + max([depth.get(model, 0) for model in self._pending[number].models])
-            if at > len(levels):
+            depth[number] = level = 1 + max([depth.get(model, 0) for model in self._pending[number].models])
+            if level > len(levels):
                 levels.append([])
-            levels[at - 1].append(number)
+            levels[level - 1].append(number)
         return levels
 
     def _chunks(self, numbers: list[int]) -> Iterator[list[int]]:

@@ -154,6 +154,7 @@ class ClientMemory:
             check_bytes(len(self._kept), len(states.moments) * states.moments[0].shape[1], self._most_bytes)
 
     def state_dict(self) -> State:
+        """Return the fields of all kept states, a list for each field; `clients` names the client of each entry."""
         return {
             "clients": list(self._kept),
             "statistics": [kept.statistics.cpu().numpy().copy() for kept in self._kept.values()],

@@ -200,6 +200,7 @@ class OnWorkers:
     def train(
         self, asked: TrainingRequest, starts: Tensor, states: OptimizerStates | None, measured: LossMeasures, shift: Tensor | None
     ) -> Tensor:
+        """Train each stack of `asked` as a call of its own on the workers, or take the result of a promise for it."""
         whole, out = asked.stack(states, measured), torch.empty_like(starts)
         rows_of_stacks = self._trainer.stacks(asked.batches)
         # Submit all stacks before any result is waited for.
@@ -236,6 +237,7 @@ class OnWorkers:
             self._trainer.note(note)
 
     def train_own(self, asked: OwnTrainingRequest, starts: Tensor) -> list[Result]:
+        """Train each job of `asked` as a call of its own on the workers; return the results in the order of the jobs."""
         whole = Stack(
             [job.client for job in asked.jobs],
             [job.round for job in asked.jobs],

@@ -18,17 +18,17 @@ from models.fl.training.losses import Loss
 class Gradients:
     """Computes gradients of `loss`.
 
-    `mixed`: forward and backward passes in bfloat16. `channels_last`: memory layout of images if copies are computed one by
-    one.
+    `mixed_precision`: forward and backward passes in bfloat16. `channels_last`: memory layout of images if copies are computed
+    one by one.
     """
 
     def __init__(
-        self, *, network: nn.Module, layout: Layout, loss: Loss, mixed: bool, channels_last: bool, device: torch.device
+        self, *, network: nn.Module, layout: Layout, loss: Loss, mixed_precision: bool, channels_last: bool, device: torch.device
     ) -> None:
         self._network, self._loss = network, loss
         self._names, self._count, self._trained = layout.names, layout.count, layout.trained
-        self._mixed, self._channels_last, self._kind = mixed, channels_last, device.type
-        self.by_hand: HandStacked | None = network if isinstance(network, HandStacked) and not mixed else None
+        self._mixed_precision, self._channels_last, self._kind = mixed_precision, channels_last, device.type
+        self.by_hand: HandStacked | None = network if isinstance(network, HandStacked) and not mixed_precision else None
         """Network, if it computes the gradients of its copies itself; otherwise None."""
 
     def training(self, *, now: bool) -> None:
@@ -98,7 +98,7 @@ class Gradients:
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context that sets the precision of a forward pass."""
         # No cache of converted weights, because every step has new weights.
-        return torch.autocast(self._kind, dtype=torch.bfloat16, cache_enabled=False) if self._mixed else nullcontext()
+        return torch.autocast(self._kind, dtype=torch.bfloat16, cache_enabled=False) if self._mixed_precision else nullcontext()
 
     def _leaves(self, tensors: Iterable[Tensor]) -> list[Tensor]:
         """Return `tensors`; trained ones become leaves that require gradients."""

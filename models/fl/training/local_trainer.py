@@ -92,7 +92,7 @@ class LocalTrainer:
             network=network,
             layout=self.layout,
             loss=loss,
-            mixed=options.precision == "bfloat16",
+            mixed_precision=options.precision == "bfloat16",
             channels_last=self._convolves and x.dim() == 4 and x.device.type == "cpu",
             device=x.device,
         )

@@ -360,6 +360,7 @@ class LocalWork:
         return None if self._probing is None else text
 
     def state_dict(self) -> State:
+        """Return what clients keep (states, numbers left out, corrections), losses, and results trained ahead of delivery."""
         losses = {} if self.losses is None else self.losses.state_dict()
         return {
             "memory": self.memory.state_dict(),
@@ -372,6 +373,7 @@ class LocalWork:
         }
 
     def load_state_dict(self, state: State, device: torch.device) -> None:
+        """Restore what `state_dict` returned, with tensors on `device`, and drop all promises of the executor."""
         self.executor.forget_all()
         self.memory.load_state_dict(state["memory"], device)
         self.left_out.load_state_dict(state["left_out"], device)

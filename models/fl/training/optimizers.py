@@ -56,6 +56,7 @@ class Adam(AdamParameters):
     momentum = 0.0
 
     def step(self, theta: Tensor, gradient: Tensor, moments: Sequence[Tensor], counts: IntArray) -> None:
+        """Take one step of each client: `theta` and `moments` are changed in place, and `gradient` is overwritten."""
         if self.weight_decay:
             gradient.add_(theta, alpha=self.weight_decay)
         first, second = moments

@@ -103,6 +103,7 @@ class FunctionTrainer:
         return [self._train(job) for job in jobs]
 
     def _train(self, job: TrainingJob) -> Trained:
+        """Return the result of the user's function for `job`. Raises AnswerError unless it returns three values."""
         with seed_globally(job.seed, job.data.x.device):
             answer: Any = self._function(job.parameters, job.data, job.steps, job.generator)
         if not isinstance(answer, tuple) or len(answer) != 3:

@@ -117,7 +117,7 @@ class Shape:
     shifted: bool
 
     @classmethod
-    def of(cls, vectors: Vectors) -> Shape:
+    def of_vectors(cls, vectors: Vectors) -> Shape:
         clients, numbers = vectors.rows.shape
         others = vectors.parts()[1:]
         return cls(clients, numbers, len(vectors.moments), others[0].shape[1] if others else 0, vectors.shift is not None)

@@ -69,15 +69,15 @@ class Diurnal(Alternating):
     def _share_at_first(self) -> FloatArray:
         return self._day.share(self._ahead_s)
 
-    def _ends_s(self, who: IntArray, level: FloatArray) -> FloatArray:
-        """Return the times (n,) in seconds at which clients `who` (n,) end the stay or absence that they begin.
+    def _ends_s(self, clients: IntArray, level: FloatArray) -> FloatArray:
+        """Return the times (n,) in seconds at which `clients` (n,) end the stay or absence that they begin.
 
         A sojourn ends where its cumulated hazard reaches `level` (n,), a standard exponential number.
         """
-        begins_s = self.next_change_s[who]
-        of_day_s = np.mod(begins_s + self._ahead_s[who], DAY_S)
-        is_on = self.on[who]
-        ends_of_day_s = np.empty(len(who))
+        begins_s = self.next_change_s[clients]
+        of_day_s = np.mod(begins_s + self._ahead_s[clients], DAY_S)
+        is_on = self.on[clients]
+        ends_of_day_s = np.empty(len(clients))
         # Clients that are on leave next, others come.
         for leaving in (True, False):
             places = np.flatnonzero(is_on == leaving)

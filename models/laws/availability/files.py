@@ -77,7 +77,7 @@ def read_intervals(path: str, clients: int, repeat_s: float) -> Intervals:
         raise make_refusal(path, f"line 1: the columns are {header!r}; must be client, start_s, end_s")
     numbers = np.array([i for i, line in enumerate(lines, 1) if i > 1 and line.strip()], np.int64)
     table = _numbers(path, lines, numbers)
-    who, starts, ends = table[:, 0], table[:, 1], table[:, 2]
+    client_of, starts, ends = table[:, 0], table[:, 1], table[:, 2]
     first, second = header[1:]
 
     def check(good: NDArray[np.bool_], describe: Callable[[int], str]) -> None:
@@ -90,20 +90,21 @@ def read_intervals(path: str, clients: int, repeat_s: float) -> Intervals:
         """Return the times of a row in words."""
         return f"{first} = {float(starts[row])!r}, {second} = {float(ends[row])!r}"
 
-    check(np.isfinite(who) & (who == np.floor(who)), lambda row: f"client = {float(who[row])!r}: must be a whole number")
-    check((who >= 0) & (who < clients), lambda row: f"client = {int(who[row])}: must lie in 0..{clients - 1}")
+    is_whole = np.isfinite(client_of) & (client_of == np.floor(client_of))
+    check(is_whole, lambda row: f"client = {float(client_of[row])!r}: must be a whole number")
+    check((client_of >= 0) & (client_of < clients), lambda row: f"client = {int(client_of[row])}: must lie in 0..{clients - 1}")
     check((starts >= 0) & (starts < ends), lambda row: f"{describe_times(row)}: must be 0 <= {first} < {second}")
     if repeat_s < np.inf:
         check(ends <= repeat_s, lambda row: f"{describe_times(row)}: must end by repeat_s = {repeat_s!r}")
     # Sort by client, each in the order of its lines. Of several bad lines the message names the first in the file.
-    order = np.argsort(who, kind="stable")
-    clients_of, starts, ends = who[order].astype(np.int64), starts[order], ends[order]
-    overlapping = np.flatnonzero((clients_of[1:] == clients_of[:-1]) & (starts[1:] < ends[:-1])) + 1
+    order = np.argsort(client_of, kind="stable")
+    sorted_clients, starts, ends = client_of[order].astype(np.int64), starts[order], ends[order]
+    overlapping = np.flatnonzero((sorted_clients[1:] == sorted_clients[:-1]) & (starts[1:] < ends[:-1])) + 1
     if overlapping.size:
         j = int(overlapping[np.argmin(order[overlapping])])
-        last = f"{float(ends[j - 1])!r}, where client {clients_of[j]}'s last interval ends"
+        last = f"{float(ends[j - 1])!r}, where client {sorted_clients[j]}'s last interval ends"
         raise make_refusal(path, f"line {numbers[order[j]]}: {first} = {float(starts[j])!r}: must be >= {last}")
-    return Intervals(clients_of, starts, ends)
+    return Intervals(sorted_clients, starts, ends)
 
 
 def _numbers(path: str, lines: list[str], numbers: IntArray) -> FloatArray:

@@ -111,8 +111,8 @@ class Alternating(Presence, ABC):
         """Return the probability of each client to be present at time 0; (K,)."""
 
     @abstractmethod
-    def _ends_s(self, who: IntArray, level: FloatArray) -> FloatArray:
-        """Return the ends (n,) of the sojourns that clients `who` (n,) begin at `next_change_s`, in the state that `on` holds.
+    def _ends_s(self, clients: IntArray, level: FloatArray) -> FloatArray:
+        """Return the ends (n,) of the sojourns that `clients` (n,) begin at `next_change_s`, in the state that `on` holds.
 
         `level` (n,): standard exponential draws; a sojourn ends when its accumulated hazard reaches its level.
         """
@@ -179,8 +179,8 @@ class Markov(Alternating):
         # Uniforms are in [0, 1): with a share of 1 every client is present.
         return self._mean_on / (self._mean_on + self._mean_off) if self._stationary else np.ones(len(self.on))
 
-    def _ends_s(self, who: IntArray, level: FloatArray) -> FloatArray:
-        return self.next_change_s[who] + np.where(self.on[who], self._mean_on[who], self._mean_off[who]) * level
+    def _ends_s(self, clients: IntArray, level: FloatArray) -> FloatArray:
+        return self.next_change_s[clients] + np.where(self.on[clients], self._mean_on[clients], self._mean_off[clients]) * level
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
         """Return the expected share of the interval in which each client is present; (K,).

@@ -62,9 +62,9 @@ class Recorded(Presence):
         """Set presence and next changes of all clients at the present time."""
         self._settle(np.arange(len(self.on)), self._now_s)
 
-    def _settle(self, who: IntArray, now: float | FloatArray) -> None:
-        """Set presence and next changes of clients `who` (n,) at time `now`, one for all or one for each."""
-        table = self._table_of[who]
+    def _settle(self, clients: IntArray, now: float | FloatArray) -> None:
+        """Set presence and next changes of `clients` (n,) at time `now`, one for all or one for each."""
+        table = self._table_of[clients]
         low, high, period = self._first[table], self._first[table + 1], self._periods[table]
         repeats = period < math.inf
         length = np.where(repeats, period, 1.0)
@@ -88,11 +88,11 @@ class Recorded(Presence):
             left = np.where(passed, middle + 1, left)
             right = np.where(undecided & ~passed, middle, right)
         # Each change since the beginning of the period has flipped presence.
-        self.on[who] = self._wraps[table] ^ ((left - low) % 2 == 1)
+        self.on[clients] = self._wraps[table] ^ ((left - low) % 2 == 1)
         # The first change of the next period, at most at the end of that period.
         first = np.minimum(ends + self._times[np.minimum(low, len(self._times) - 1)], (cycle + 2) * length)
         again = np.where(repeats & (high > low), first, math.inf)
-        self.next_change_s[who] = np.where(left < high, times_at(left), again)
+        self.next_change_s[clients] = np.where(left < high, times_at(left), again)
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
         """Return the exact share of the interval from the tables; (K,)."""
@@ -254,13 +254,14 @@ class Toggles(RecordedByClient):
     """
 
     def _read(self, path: str, clients: int, end_s: float) -> tuple[Intervals, BoolArray]:
-        who, times, mentioned = _read_toggles(path, clients, end_s)
+        """Pair the times at which each client comes with those at which it goes; without the latter it stays until `end_s`."""
+        client_of, times, mentioned = _read_toggles(path, clients, end_s)
         # Times at even places are arrivals; the next time of the client, if there is one, is the departure.
-        place = np.arange(len(who)) - np.searchsorted(who, who)
+        place = np.arange(len(client_of)) - np.searchsorted(client_of, client_of)
         arrivals = np.flatnonzero((place % 2 == 0) & (times < end_s))
-        has_departure = np.append(who[1:] == who[:-1], np.zeros(min(len(who), 1), np.bool_))[arrivals]
+        has_departure = np.append(client_of[1:] == client_of[:-1], np.zeros(min(len(client_of), 1), np.bool_))[arrivals]
         ends = np.where(has_departure, np.append(times, math.inf)[arrivals + 1], end_s)
-        return Intervals(who[arrivals], times[arrivals], ends), mentioned
+        return Intervals(client_of[arrivals], times[arrivals], ends), mentioned
 
 
 class _ToggleTimes(NamedTuple):
@@ -290,17 +291,17 @@ def _read_toggles(path: str, clients: int, end_s: float) -> _ToggleTimes:
                 raise make_refusal(path, f"line {line}: client {client}: {allowed}")
             values += value
             counts[client] = len(value)
-    who, times = np.repeat(np.arange(clients), counts), np.array(values, np.float64)
+    client_of, times = np.repeat(np.arange(clients), counts), np.array(values, np.float64)
 
     def check(good: BoolArray, reason: Callable[[int], str]) -> None:
         """Refuse the file unless all times are `good` (n,); `reason` says what is wrong with time j."""
         if not good.all():
             j = int(np.argmin(good))
-            raise make_refusal(path, f"line {lines[who[j]]}: client {who[j]}: {reason(j)}")
+            raise make_refusal(path, f"line {lines[client_of[j]]}: client {client_of[j]}: {reason(j)}")
 
     check(np.isfinite(times) & (times >= 0), lambda j: allowed)
-    ascends = np.ones(len(who), np.bool_)
-    ascends[1:] = (who[1:] != who[:-1]) | (times[1:] > times[:-1])
+    ascends = np.ones(len(client_of), np.bool_)
+    ascends[1:] = (client_of[1:] != client_of[:-1]) | (times[1:] > times[:-1])
     check(ascends, lambda j: f"{times[j]:g} stands after {times[j - 1]:g}; times must ascend")
     check(times <= end_s, lambda j: f"{times[j]:g} is after repeat_s = {end_s:g}")
-    return _ToggleTimes(who, times, mentioned)
+    return _ToggleTimes(client_of, times, mentioned)

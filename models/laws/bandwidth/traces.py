@@ -130,6 +130,7 @@ class Steps:
         return np.where(x >= self._length[trace], 0.0, rates) if self._stops else np.asarray(rates)
 
     def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
+        """Return the time (n,) of the next step of each client's trace, always after `time_s`; inf: none follows."""
         trace = self._trace(entities)
         x, turn = self._within(np.full(len(entities), time_s), trace, entities)
         next_step = self._search(self._times, trace, x, "right")

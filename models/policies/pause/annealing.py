@@ -119,6 +119,7 @@ class ListSwap:
         self._before: list[int] = []
 
     def prepare(self, members: list[int]) -> None:
+        """Find A, the members that come first on a list, and the number of outsiders before the first member on each list."""
         first = set()
         self._before = []
         for rank in self._rank:
@@ -132,6 +133,8 @@ class ListSwap:
         self._outsiders = len(self._rank[0]) - len(members)
 
     def propose(self, members: list[int], inside: bytearray, uniform: Uniform) -> tuple[int, int]:
+        """Draw a neighbour of the set of `prepare` uniformly; return the position of the member to remove, and the client to add.
+        """
         from_first = len(self._first) * self._outsiders
         before = sum(self._before)
         while True:

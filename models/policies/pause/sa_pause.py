@@ -28,6 +28,7 @@ class SaPause(AnnealedPause[TailoredAnnealing]):
     """
 
     def _search(self, terms: Terms, rng: np.random.Generator) -> IntArray:
+        """Return the positions (m,) of the best set of an annealing walk among the candidates of `terms`."""
         size, walk = self._per_round, self._annealing
         alpha, gamma = self._parameters.alpha / size, self._parameters.gamma / size
         ucb = finite_ucb(terms.ucb, terms.modular, size)

@@ -13,7 +13,7 @@ sum of credits, which `ByMean` finds without making the others. So C(100, 5) or 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from annotated_doc import Doc
@@ -24,6 +24,16 @@ from models.policies.slotted.arm_order import Arm, ByMean, Ties, check_ties
 from models.policies.slotted.arm_table import ArmTable, check_mu, update_mean
 from models.policies.slotted.protocols import SlotView, check_opinions, check_played
 from netsim.core.state import StateFields
+
+
+class _SelectedArm(NamedTuple):
+    """Arm of the present slot."""
+
+    arm: Arm = ()
+    times_selected: int = 0
+    """n_a before the slot: 0 for one of the first groups, 1 for an arm that is selected for the first time after these."""
+    mean: float = 0.0
+    """Mean with which an arm of n_a = 1 starts: the average credit of its clients."""
 
 
 class QuickInitUcb(StateFields):
@@ -90,8 +100,7 @@ class QuickInitUcb(StateFields):
         self._table = ArmTable()
         self._unplayed: ByMean | None = None
         self._groups: set[Arm] = set()
-        # Arm of the present slot, its n_a before the slot (0: one of the first groups) and, where n_a = 1, its mean.
-        self._pending: tuple[Arm, int, float] = ((), 0, 0.0)
+        self._pending = _SelectedArm()
         self.arms_played = 0
         """Number of different arms selected."""
         self.repeats = 0
@@ -106,32 +115,35 @@ class QuickInitUcb(StateFields):
     def select(self, view: SlotView) -> IntArray:
         """Return the clients of the slot, ascending; shape (m,)."""
         if self._slots < self.cold_slots:
-            self._pending = (self._group(view.rng), 0, 0.0)
+            self._pending = _SelectedArm(self._group(view.rng))
         else:
             unplayed = self._unplayed = self._unplayed or self._ranking()
             width = self._mu * math.sqrt(math.log(view.round))
             mean_unplayed = unplayed.best()
-            index, count = self._table.best(width)
+            best_index, times_selected = self._table.best(width)
             # An arm that was not played has the average credit of its clients as its mean, and counts as played once.
-            if mean_unplayed + width >= index:
-                self._pending = (unplayed.take(view.rng), 1, mean_unplayed)
+            if mean_unplayed + width >= best_index:
+                self._pending = _SelectedArm(unplayed.take(view.rng), 1, mean_unplayed)
             else:
-                self._pending = (self._table.head(count), count, 0.0)
-        return np.array(self._pending[0], np.int64)
+                self._pending = _SelectedArm(self._table.head(times_selected), times_selected)
+        return np.array(self._pending.arm, np.int64)
 
     def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
         """Learn from the slot just tested: the reward of its arm is the average of `opinions` (K,) (eq. 8)."""
-        arm, count, mean = self._pending
+        selected = self._pending
+        arm, times_selected = selected.arm, selected.times_selected
         check_played(clients, arm)
         values = check_opinions(opinions, self._clients)
         reward = float(values.mean())
-        if count > 1:
-            self._table.replay(count, reward)
+        if times_selected > 1:
+            self._table.replay(times_selected, reward)
             self.repeats += 1
-        elif count == 1:
-            self._table.add(arm, 2, update_mean(mean, 1, reward))
+        elif times_selected == 1:
+            # The average credit counted as one selection, this slot is the second.
+            self._table.add(arm, 2, update_mean(selected.mean, 1, reward))
             self._count(arm)
         else:
+            # A slot of the first groups credits clients, not the arm.
             members = list(arm)
             self._credit_sum[members] += values[members] if self._own_credit else reward
             self._credit_count[members] += 1
@@ -167,6 +179,8 @@ class QuickInitUcb(StateFields):
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
+        # A saved state holds a plain tuple.
+        self._pending = _SelectedArm(*self._pending)
         self._unplayed = None
         if state["unplayed"] is not None:
             self._unplayed = self._ranking()

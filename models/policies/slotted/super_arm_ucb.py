@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from annotated_doc import Doc
@@ -13,6 +13,14 @@ from models.policies.slotted.arm_order import Arm, Shuffle, Ties, check_ties, un
 from models.policies.slotted.arm_table import ArmTable, check_mu
 from models.policies.slotted.protocols import SlotView, check_opinions, check_played
 from netsim.core.state import StateFields
+
+
+class _SelectedArm(NamedTuple):
+    """Arm of the present slot."""
+
+    arm: Arm = ()
+    times_selected: int = 0
+    """Number of earlier slots that selected it."""
 
 
 class SuperArmUcb(StateFields):
@@ -48,8 +56,7 @@ class SuperArmUcb(StateFields):
         self._clients, self._per_round, self._mu = clients, per_round, mu
         self._unplayed = Shuffle(math.comb(clients, per_round), order)
         self._table = ArmTable()
-        self._pending: tuple[Arm, int] = ((), 0)
-        """Arm of the present slot, and the number of times that it was selected before."""
+        self._pending = _SelectedArm()
         self.repeats = 0
         """Number of slots that repeated an arm."""
 
@@ -62,22 +69,26 @@ class SuperArmUcb(StateFields):
         """Return the clients of the slot, ascending; shape (m,)."""
         if self._unplayed.drawn < self._unplayed.count:
             rank = self._unplayed.draw(view.rng)
-            self._pending = (unrank_subset(rank, self._per_round, self._clients), 0)
+            self._pending = _SelectedArm(unrank_subset(rank, self._per_round, self._clients))
         else:
-            count = self._table.best(self._mu * math.sqrt(math.log(view.round))).times_selected
-            self._pending = (self._table.head(count), count)
-        return np.array(self._pending[0], np.int64)
+            times_selected = self._table.best(self._mu * math.sqrt(math.log(view.round))).times_selected
+            self._pending = _SelectedArm(self._table.head(times_selected), times_selected)
+        return np.array(self._pending.arm, np.int64)
 
     def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
         """Learn from the slot just tested: the reward of its arm is the average of `opinions` (K,) (eq. 8)."""
-        arm, count = self._pending
-        check_played(clients, arm)
+        selected = self._pending
+        check_played(clients, selected.arm)
         reward = float(check_opinions(opinions, self._clients).mean())
-        if count:
-            self._table.replay(count, reward)
+        if selected.times_selected:
+            self._table.replay(selected.times_selected, reward)
             self.repeats += 1
         else:
-            self._table.add(arm, 1, reward)
+            self._table.add(selected.arm, 1, reward)
+
+    def on_load(self) -> None:
+        """Name the parts of the arm of the present slot again: a saved state holds a plain tuple."""
+        self._pending = _SelectedArm(*self._pending)
 
     def notes(self) -> dict[str, int]:
         """Return the number of different arms selected, and the number of slots that repeated one."""

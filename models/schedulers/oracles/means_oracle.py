@@ -20,6 +20,7 @@ class MeansOracle(RankedScheduler):
         """Ignore the states of the round: the oracle knows the means."""
 
     def _rank(self, view: SlotView) -> list[int]:
+        """Return the K channels of largest mean in this round, best first; ties go to the lower channel (the sort is stable)."""
         means = self._truth.means(view.round)
         # `truth` returns the same array as long as the means are the same: then the ranking is, too.
         if means is not self._last_means:

@@ -96,6 +96,7 @@ class PowerIntegral:
         return {**sums, **pending, "anchor_s": self.anchor_s, "planned": planned}
 
     def load_state_dict(self, state: State) -> None:
+        """Restore the sums, the changes reported since the last reading, and those planned for later."""
         # Change the lists in place: `Energy` holds references to them for speed.
         for values, name in ((self.watts, "watts"), (self.offset_j, "offset_j"), (self._joules, "joules")):
             values[:] = state[name]

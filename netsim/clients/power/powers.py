@@ -108,16 +108,16 @@ class KnownPhases:
         # Changes of an attempt come in the order of rows, so `reported` of them are known already. NaN compares as False.
         happened = times_s <= until_s
         new = happened if reported is None else happened & (np.arange(len(times_s))[:, None] >= reported)
-        begun, over = new[::2], new[1::2]
+        begun, ended = new[::2], new[1::2]
         spread_w = np.broadcast_to(watts, (len(watts), len(clients)))
         for row, state in enumerate(PHASES):
             own = spread_w[state]
-            self._integral.pending_j[state] += begin_j[row, begun[row]].tolist() + end_j[row, over[row]].tolist()
-            self._integral.pending_w[state] += own[begun[row]].tolist() + (-own[over[row]]).tolist()
-            self._spent.phases_j[state] += joules[row, over[row]].tolist()
+            self._integral.pending_j[state] += begin_j[row, begun[row]].tolist() + end_j[row, ended[row]].tolist()
+            self._integral.pending_w[state] += own[begun[row]].tolist() + (-own[ended[row]]).tolist()
+            self._spent.phases_j[state] += joules[row, ended[row]].tolist()
         self._integral.pending_j[IDLE] += idle_j[begun[0]].tolist()
         self._integral.pending_w[IDLE] += (-spread_w[IDLE, begun[0]]).tolist()
-        self._spent.displaced_j += displaced_j[over].tolist()
+        self._spent.displaced_j += displaced_j[ended].tolist()
         number: IntArray = happened.sum(axis=0)
         return number
 

@@ -219,11 +219,11 @@ class Columns:
         # Next free row of `starts_s` (n,), for each attempt.
         depth = np.zeros(len(self), np.int64)
         latest = np.full(len(self), _EVER)
-        everyone = np.arange(len(self))
+        places = np.arange(len(self))
         for row in starts:
             # Skip phases of length zero: they start in the instant of the next phase. Comparisons with NaN are False.
             took_time = row < latest
-            starts_s[depth[took_time], everyone[took_time]] = row[took_time]
+            starts_s[depth[took_time], places[took_time]] = row[took_time]
             latest[took_time] = row[took_time]
             depth += took_time
         starts_s[0, (times[END] == times[SELECTED]) & np.isnan(times[UP_START])] = -_EVER

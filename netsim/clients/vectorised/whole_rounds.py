@@ -151,8 +151,8 @@ class WholeRounds:
 
         Return None and do nothing if some attempt, or the close of the round, cannot be foreseen now.
         """
-        pool, old = self._pool, self.left
-        known = self._foreseen.foresee(
+        pool, left_before = self._pool, self.left
+        forecast = self._foreseen.foresee(
             chosen=chosen,
             version=version,
             steps=steps,
@@ -161,44 +161,44 @@ class WholeRounds:
             models=models,
             sends=sends,
         )
-        if known is None:
+        if forecast is None:
             return None
-        times, counts = known.times, known.counts
+        times, counts = forecast.times, forecast.counts
         counts[NUMBER] = counts[PLACE] + (pool.started + 1)
         table = Columns(times, counts, self._foreseen.causes, pool.groups, self._phases)
-        if old:
+        if left_before:
             table = self._rest().append_tables([table])
         # Change no state of the pool before the close is known: if it is not, the caller goes by events instead.
         order = table.order_by_end()
         table = table.take(order)
         ends_s = table.times[END]
         # Places in the table of the attempts of this round.
-        mine = np.flatnonzero(table.counts[ROUND] == round) if old else self._foreseen.places(len(chosen))
-        close = self._foresee_close(table, ends_s, mine)
+        own_places = np.flatnonzero(table.counts[ROUND] == round) if left_before else self._foreseen.places(len(chosen))
+        close = self._foresee_close(table, ends_s, own_places)
         if close is None:
             return None
         self._table, self._ends_s, self.left, self.closes_s = table, ends_s, len(ends_s), close.time_s
-        self._simple = known.all_arrive and not old and close.following == len(ends_s)
+        self._simple = forecast.all_arrive and not left_before and close.following == len(ends_s)
         self._draws[round] = models, sends
         pool.count_begun(chosen)
         self._recipe.model.count(chosen)
         # Places in the table by order of selection: the inverse of the order by end.
         places = np.empty(len(chosen), np.int64)
-        places[table.counts[PLACE, mine]] = mine
+        places[table.counts[PLACE, own_places]] = own_places
         return Selected(table, places, _EVER if self._simple else close.time_s)
 
-    def _foresee_close(self, table: Columns, ends_s: FloatArray, mine: IntArray) -> _Close | None:
+    def _foresee_close(self, table: Columns, ends_s: FloatArray, own_places: IntArray) -> _Close | None:
         """Return the close of the round, or None if it cannot be foreseen. Make deliveries of this round after it late.
 
-        `ends_s` (n,): ends of the attempts of `table`, ascending. `mine` (m,): places of this round's attempts.
+        `ends_s` (n,): ends of the attempts of `table`, ascending. `own_places` (m,): places of this round's attempts.
         """
         closing, counts = self._pool.life.serving.closing, table.counts
         assert closing is not None
-        folded = closing.fold(ends_s[mine], counts[OUTCOME, mine] == DELIVERED)
-        if folded is None:
+        close = closing.fold(ends_s[own_places], counts[OUTCOME, own_places] == DELIVERED)
+        if close is None:
             return None
-        closes_s, ended, by_end = folded
-        last = mine.item(ended - 1) if ended else -1
+        closes_s, ended, by_end = close
+        last = own_places.item(ended - 1) if ended else -1
         self.last_end = counts.item(NUMBER, last) if ended else None
         if not by_end:
             # A look closes the round after everything else of its instant, so ends at that instant are in time.
@@ -217,7 +217,7 @@ class WholeRounds:
             # Attempts outlast their round. Outages counted in rounds that may hit them are not known yet.
             if self._pool.medium.outages is not None:
                 return None
-            late = mine[(mine >= following) & (counts[OUTCOME, mine] == DELIVERED)]
+            late = own_places[(own_places >= following) & (counts[OUTCOME, own_places] == DELIVERED)]
             counts[OUTCOME, late] = LATE
         return _Close(closes_s, following)
 
@@ -274,10 +274,10 @@ class WholeRounds:
         # `_deliver` counts the whole table, so it must not run after `_count` has counted a part.
         self._simple = False
         self._count(table, until_s)
-        over = count if self._ends_s[-1] <= until_s else int(table.times[END].searchsorted(until_s, "right"))
-        if over:
-            self.left -= over
-            self._end(table if over == count else table.piece(0, over))
+        ended = count if self._ends_s[-1] <= until_s else int(table.times[END].searchsorted(until_s, "right"))
+        if ended:
+            self.left -= ended
+            self._end(table if ended == count else table.piece(0, ended))
 
     def _rest(self) -> Columns:
         """Return the attempts in flight, in the order of their ends."""

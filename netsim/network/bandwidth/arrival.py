@@ -15,7 +15,9 @@ SecondsT = TypeVar("SecondsT", "float", "FloatArray")
 
 
 def arrival_s(start_s: SecondsT, delay_s: SecondsT, bytes_s: SecondsT, flight_s: SecondsT | float = 0.0) -> SecondsT:
-    """Return the arrival of a message begun at `start_s`, seconds: of one message, or of n as arrays (n,).
+    """Return when a message arrives that begins at `start_s`: after its delay, its bytes and its flight; all in seconds.
+
+    Takes one message, or n as arrays (n,). The order of the sum must stay: events and arrays share it bit for bit.
 
     >>> arrival_s(10.0, 0.5, 2.0, 0.25)
     12.75

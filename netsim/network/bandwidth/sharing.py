@@ -124,6 +124,7 @@ class SharedMedium(SharedLink):
             flow_class = self._classes[limit] = FlowClass(limit, self._class_number)
             self._class_number += 1
             self._bundle.insert(flow_class, now)
+        # `number` twice: it orders ends of one time, and is the key that the end returns.
         self._bundle.add(flow_class, left_bytes, number, number, now)
         self._members[key], self._keys[number] = (flow_class, number), (key, client)
 

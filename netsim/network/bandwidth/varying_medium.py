@@ -150,6 +150,7 @@ class VaryingMedium(SharedLink):
         self._link, self._own, self._until_s = self._laws_at(self._round, now)
         if before[0] is self._link and before[1] is self._own:
             return False
+        # -inf: `_set_rates` reads these bandwidths again.
         self._link_changes_s = -_EVER
         if self._own is not None:
             self._changes_s[:] = -_EVER
@@ -218,14 +219,14 @@ class VaryingMedium(SharedLink):
         if at_s != self._alarm_s:
             return  # a call for another time has taken its place
         self._alarm_s = _EVER
-        over = self._ends() <= at_s
+        ended = self._ends() <= at_s
         self._advance()
         # Bytes left by rounding count as carried; otherwise the message could wait for the end of a pause that begins now.
-        over |= self._left <= _ROUNDING * self._whole
-        self._left[over] = 0.0
+        ended |= self._left <= _ROUNDING * self._whole
+        self._left[ended] = 0.0
         # Ends come before stops: a message whose last byte passes as its link stops has arrived.
         self._ringing = True
-        self._end_messages(over, self._end)
+        self._end_messages(ended, self._end)
         self._end_messages(self._stops() <= at_s, self._stop)
         self._ringing = False
         self._set_rates()

@@ -495,14 +495,14 @@ class Transport:
         self.send(handler, [message.edge], key, size, content, message.attempt + 1, message.tries + 1)
 
     def _row(self, message: Message, outcome: str, cause: str | None = None) -> MessageRow:
-        """Return the record of a message that ends now with `outcome`."""
+        """Return the row of the table of messages for a message that ends now. `cause`: of a loss; None: it was not lost."""
         source, target = self.sources[message.edge], self.targets[message.edge]
         protocol, slot = message.label
         return MessageRow(
             slot,
             protocol,
             source,
-            # A `Star` has no other node than the client.
+            # An edge of a `Star` leads to the server, which is no node of that graph: both its ends are the client.
             SERVER if target == source else target,
             message.key,
             message.tries,
@@ -543,7 +543,7 @@ class Transport:
         return {
             "jammed": None if jammed is None else jammed.state_dict(),
             "jammers": None if jammers is None else jammers.state_dict(),
-            # The end of a message and the next dwell may be of one instant.
+            # Number of messages whose next call comes before the next dwell: both calls may be of one instant.
             "before_jammers": 0 if jammers is None else sum(message.order < jammers.call for message in flying),
             **{name: getattr(self, name) for name in _COUNTS},
             "survivals": self.survivals.state_dict(),

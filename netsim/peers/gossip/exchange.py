@@ -32,11 +32,11 @@ class Payload(Protocol):
     def item(self, rank: int) -> Known:
         """Return the knowledge of one pair."""
 
-    def merge(self, held: Known, got: Known) -> tuple[Known, Known]:
-        """Return (`held` and `got` together, the part of `got` that is new)."""
+    def merge(self, held: Known, arrived: Known) -> tuple[Known, Known]:
+        """Return (`held` and `arrived` together, the part of `arrived` that is new)."""
 
-    def difference(self, held: Known, got: Known) -> Known:
-        """Return the part of `held` that `got` does not contain."""
+    def difference(self, held: Known, arrived: Known) -> Known:
+        """Return the part of `held` that `arrived` does not contain."""
 
     def pairs(self, known: Known) -> int:
         """Return the number of pairs."""
@@ -136,9 +136,9 @@ class GossipProtocol(PeerProtocol):
         """Go on after agreement: only `stop` ends the protocol."""
         self.until_agreement = False
 
-    def _merge(self, client: int, got: Known) -> None:
-        """Add the content `got` of a message to the knowledge of `client`."""
-        held, new = self.payload.merge(self.held[client], got)
+    def _merge(self, client: int, arrived: Known) -> None:
+        """Add the content `arrived` of a message to the knowledge of `client`."""
+        held, new = self.payload.merge(self.held[client], arrived)
         if new:
             self._update_knowledge(client, held)
 

@@ -38,10 +38,10 @@ class OnePeer(ExchangeProtocol):
         """Edge into each peer, by stride."""
         for power in range((graph.clients - 1).bit_length()):
             sources = (peers - (1 << power)) % graph.clients
-            wanted = peers * graph.clients + sources
-            places = np.searchsorted(keys, wanted)
+            needed = peers * graph.clients + sources
+            places = np.searchsorted(keys, needed)
             # The search returns len(keys) for a key above all others: look at the last one then, which differs.
-            missing = np.flatnonzero(keys[np.minimum(places, len(keys) - 1)] != wanted) if len(keys) else peers
+            missing = np.flatnonzero(keys[np.minimum(places, len(keys) - 1)] != needed) if len(keys) else peers
             if missing.size:
                 peer = int(missing[0])
                 reason = f"needs a link between peers {sources[peer]} and {peer}; choose peers.topology.kind = 'exponential'"

@@ -65,7 +65,7 @@ class AllPresent(StateFields, Dispatch):
     def wait(self, number: int) -> Iterable[Event]:
         """Wait until a client is present; a round of fixed length does not wait past its end.
 
-        Fast path: once no client will come or go, the last answer still holds.
+        Fast path: once no client will come or go, the clients of the last round are those of this one, too.
         """
         if self._for_good and True not in self.pool.accountant.exhausted.tolist():
             return ()

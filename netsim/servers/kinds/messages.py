@@ -433,10 +433,13 @@ class MessageServer(RoundServer):
         """Note that a message was lost for which the application waits up to `timeout_s`; inf: without a timeout."""
         self.waited_for_lost_s = max(self.waited_for_lost_s, timeout_s)
 
-    def wait(self, over: Event) -> None:
-        """Run the simulation until `over`; raises RunOverError, and NothingScheduledError if `over` never happens."""
+    def wait(self, awaited: Event) -> None:
+        """Run the simulation until the event `awaited` has happened.
+
+        Raises RunOverError if the run is over before, and NothingScheduledError if the event can never happen.
+        """
         try:
-            happened = self.loop.clock.run_until(over, self._limit_s)
+            happened = self.loop.clock.run_until(awaited, self._limit_s)
         except EventLimitError as error:
             raise RunOverError(BY_EVENTS) from error
         if not happened:

@@ -237,7 +237,11 @@ class PeerRounds:
 
     @staticmethod
     def _list_events(own: _OwnRound) -> None:
-        """List the ends of trainings and the arrivals of an own round by time."""
+        """List the ends of trainings and the arrivals of an own round by time.
+
+        `own.events` (4, n) has the rows origin, peer (of a training) or edge (of an arrival), number of resends, and place of the
+        message among those of its sender, or `_TRAINED`.
+        """
         trained_s, senders, peers = own.attempts.times[END], own.senders, len(own.ends_s)
         # Origins are equal for what one peer schedules in one event. Each peer has two in a round: what it schedules at the end
         # of its training, and what it has sent before.
@@ -260,7 +264,7 @@ class PeerRounds:
             first, last = own.times.searchsorted((self._settled_s, self.closes_s), "right")
             parts_s.append(own.times[first:last])
             parts.append(own.events[:, first:last])
-        times, (origins, ends, tries, places) = np.concatenate(parts_s), np.concatenate(parts, axis=1)
+        times, (origins, peers_or_edges, tries, places) = np.concatenate(parts_s), np.concatenate(parts, axis=1)
         order = np.lexsort((places, tries, times))[::-1]
         times, origins = times[order], origins[order]
         # Events of one instant come in the order in which they were scheduled. It is known for messages of one peer, and for
@@ -268,7 +272,8 @@ class PeerRounds:
         if ((times[1:] == times[:-1]) & (origins[1:] != origins[:-1])).any():
             return False
         numbers = origins // (2 * peers)
-        self._queue = list(zip(times.tolist(), numbers.tolist(), ends[order].tolist(), places[order].tolist(), strict=True))
+        columns = (times, numbers, peers_or_edges[order], places[order])
+        self._queue = list(zip(*(column.tolist() for column in columns), strict=True))
         return True
 
     # What happens
@@ -359,20 +364,23 @@ class PeerRounds:
         return messages
 
     def _messages_in_order(self) -> list[tuple[_CallOrder, Message]]:
-        """Return these messages in the order in which their next steps were scheduled, each with its place in that order."""
+        """Return the messages in flight, or in a pause before they are sent again, each with its place in the order of calls.
+
+        They come in that order: the one in which the clock would have got their next steps.
+        """
         host, now = self._host, self._settled_s
         numbered: list[tuple[_CallOrder, Message]] = []
         for own in self._rounds.values():
             for tries, (places, sent_s, due_s, good) in enumerate(own.sendings):
                 pauses = ~good & (due_s <= now) & (due_s + host.transport.resend_after_s > now)
-                for at in np.flatnonzero(((sent_s <= now) & (due_s > now)) | pauses).tolist():
-                    place = int(places[at])
-                    edge, peer, due = int(own.edges[place]), int(own.senders[place]), float(due_s[at])
+                for index in np.flatnonzero(((sent_s <= now) & (due_s > now)) | pauses).tolist():
+                    place = int(places[index])
+                    edge, peer, due = int(own.edges[place]), int(own.senders[place]), float(due_s[index])
                     size, content = host.sizes.item(peer), own.contents[peer]
-                    sent = (host, host.draws.label, edge, own.number, tries, tries, size, content, float(sent_s[at]), due)
-                    message = Message(*sent, bool(good[at]), 0, next_s=due)
+                    sent = (host, host.draws.label, edge, own.number, tries, tries, size, content, float(sent_s[index]), due)
+                    message = Message(*sent, bool(good[index]), 0, next_s=due)
                     scheduled_s = message.sent_s
-                    if pauses[at]:
+                    if pauses[index]:
                         scheduled_s, message.stage, message.next_s = due, Stage.PAUSE, due + host.transport.resend_after_s
                     numbered.append((_CallOrder(scheduled_s, own.numbers[peer], int(own.places[place])), message))
         numbered.sort(key=lambda order_and_message: order_and_message[0])

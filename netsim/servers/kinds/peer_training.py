@@ -106,8 +106,10 @@ class PeersAtWork(StateFields):
         self.last_round = 0
         """Own round after which a peer stops."""
         self.waking = Waking(pool.clock)
-        self._left = self._may_finish = 0
-        """Own rounds to finish until the present round of the run closes; until the last does, without a barrier."""
+        self._left = 0
+        """Number of own rounds still to finish before the present round of the run closes."""
+        self._may_finish = 0
+        """Number of own rounds that all peers together may still finish in the run."""
         self.standstill = ""
         """In words, which peers wait for which, where no round can close any more; empty otherwise."""
         self._never_moves = False
@@ -119,7 +121,7 @@ class PeersAtWork(StateFields):
         """The cause of the close of the present round, once all own rounds are finished."""
         protocol.attach(self)
         pool.watchers.append(self.waking.wake)
-        # Of attempts that are computed as arrays, the protocol is told as they are played.
+        # Nothing to do for attempts that are computed as arrays: `PeerRounds.settle` reports their ends to the protocol.
         pool.follow(self._on_end, lambda ended: None)
 
     # Dispatch
@@ -138,7 +140,11 @@ class PeersAtWork(StateFields):
         return _NOBODY
 
     def send(self, number: int) -> None:
-        """Begin the peers that have not begun; the others go on by themselves."""
+        """Begin the peers that have not begun; the others go on by themselves.
+
+        Own rounds are computed as arrays while that is possible. From the first round in which it is not they go by events, for
+        good.
+        """
         if self.pool.started == 0:
             self._foreseen = PeerRounds.if_foreseeable(self)
             if self._foreseen is not None:
@@ -168,7 +174,9 @@ class PeersAtWork(StateFields):
         """Do nothing: all peers take part."""
 
     def tell(self, closed: ClosedRound) -> None:
-        """Release models that are not needed any more."""
+        """Report the models in use to the store, which releases the others: those of peers, of trainings, of the protocol, and of
+        messages on their way.
+        """
         if self._foreseen is not None:
             on_the_way = list(self._foreseen.contents())
         else:
@@ -182,7 +190,7 @@ class PeersAtWork(StateFields):
         self.last_round = rounds
 
     def look_around(self) -> None:
-        """Handle peers that came and went, and count the own rounds left in the present round."""
+        """Handle peers that came and went since the last call, and count the own rounds that the present round still needs."""
         pool, self._cause = self.pool, None
         self._may_finish = self.last_round * pool.count - int((self.round - 1).sum())
         if not (pool.settled and self._never_moves):
@@ -260,6 +268,7 @@ class PeersAtWork(StateFields):
         return self.transport.outgoing[peer]
 
     def train(self, peer: int, start: int | None = None) -> None:
+        """Begin the local training of `peer`, an attempt of its present own round, from the model `start`; None: its own."""
         self.training[peer] = True
         self._start[peer] = self.model.item(peer) if start is None else start
         self._at_work += 1
@@ -286,6 +295,8 @@ class PeersAtWork(StateFields):
         self._send(peer, edges, key, size_bytes, NOTE, 0.0)
 
     def _send(self, peer: int, edges: Sequence[int], key: int, size_bytes: int, model: int, attached: float) -> None:
+        """Send `model` or a note (NOTE) over `edges`, with the number `attached` and the cause of what it makes its receiver do.
+        """
         if not edges:
             return
         # The cause travels with the message, because what it makes its receiver do was caused by the attempt behind it: SENT if
@@ -308,6 +319,8 @@ class PeersAtWork(StateFields):
         return self.models.combine(models, weights)
 
     def finish(self, peer: int, model: int) -> None:
+        """Finish the own round of `peer` with `model`, wake the close rule after the last round needed, and begin the next round.
+        """
         # Count before the next round begins: without durations it may end within `_begin`.
         round = self.round.item(peer) + 1
         self.model[peer], self.round[peer] = model, round
@@ -404,6 +417,7 @@ class PeersAtWork(StateFields):
         return super().state_dict() | {"transport": self.transport.state_dict(), "open_round": self.open_round}
 
     def load_state_dict(self, state: State) -> None:
+        """Restore the peers; put their messages on the clock again, then their timers."""
         super().load_state_dict(state)
         self.open_round = state["open_round"]
         self._at_work = int(np.count_nonzero(self.training))
@@ -440,7 +454,8 @@ class AllFinished(EndsOfRound):
         return None
 
     def wait(self) -> Process[None]:
-        # Every waking looks again at who is present, who has finished, and whether anything is under way that could go on.
+        """Wait until the present round is over; raises NobodyLeftError if it never can be, because peers wait for each other."""
+        # Every waking looks again: which peers are present, which have finished, and whether anything can still go on.
         pool, peers = self._pool, self._peers
         while not peers.is_closed():
             if peers.is_blocked():
@@ -463,10 +478,11 @@ class MessagesBetweenPeers(Instrument):
 
     def __init__(self, peers: PeersAtWork) -> None:
         self._peers = peers
-        self._before = self._now()
+        self._before = self._counts_now()
         self.round_columns = (*self._before, "messages_in_flight", "rounds_ahead")
 
-    def _now(self) -> dict[str, int]:
+    def _counts_now(self) -> dict[str, int]:
+        """Return the counts of messages, and of jammers, since the start of the run."""
         links = self._peers.transport
         return {
             "messages": links.sent,
@@ -478,14 +494,14 @@ class MessagesBetweenPeers(Instrument):
         }
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
-        now, before = self._now(), self._before
+        now, before = self._counts_now(), self._before
         self._before = now
         counts = {name: count - before[name] for name, count in now.items()}
         in_flight = self._peers.transport.in_flight
         return counts | {"messages_in_flight": in_flight, "rounds_ahead": self._peers.rounds_ahead()}
 
     def counts(self) -> dict[str, int]:
-        return self._now() | {"messages_in_flight": self._peers.transport.in_flight}
+        return self._counts_now() | {"messages_in_flight": self._peers.transport.in_flight}
 
 
 class PeerServer(RoundServer):
@@ -524,6 +540,7 @@ class PeerServer(RoundServer):
         return super().counts()
 
     def record_unfinished(self) -> None:
+        """Record attempts and messages that are under way as the run ends."""
         self.peers.settle()
         self.clients.go_by_events()
         for update in self.clients.in_flight.values():

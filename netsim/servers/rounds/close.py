@@ -256,12 +256,12 @@ class WhenEnded(_RoundOfBeginnings):
 
     def _on_ends(self, ended: Columns) -> None:
         """Count the ends of attempts of the open round that were simulated as arrays. Their close is known already."""
-        mine, state = np.flatnonzero(ended.counts[ROUND] == self.open_round), self._state
-        if len(mine):
-            last = mine[-1]  # the table is in the order of ends
+        own, state = np.flatnonzero(ended.counts[ROUND] == self.open_round), self._state
+        if len(own):
+            last = own[-1]  # the table is in the order of ends
             state.now_s, self._last = float(ended.column("outcome_s")[last]), ended.counts.item(NUMBER, last)
-            state.ended += len(mine)
-            state.delivered += int(np.count_nonzero(ended.counts[OUTCOME, mine] == DELIVERED))
+            state.ended += len(own)
+            state.delivered += int(np.count_nonzero(ended.counts[OUTCOME, own] == DELIVERED))
 
     def _set_alarm(self) -> None:
         """Set the alarm to the next look of the rule."""

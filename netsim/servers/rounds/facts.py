@@ -33,7 +33,7 @@ class Facts:
 
 
 def facts_of(pool: ServedClients, *, slotted: bool) -> Facts:
-    """Return the facts of the coordinator of the clients of `pool`."""
+    """Return the facts that readers of the tables need, as the coordinator of `pool` has set them in its rules and causes."""
     causes, life = pool.causes, pool.life
     return Facts(
         carries_over=life.serving.takes_all and not life.retry,

@@ -25,19 +25,18 @@ class Presence:
         self._pool = pool
         self._waking = Waking(pool.clock)
 
-    def wait_for(self, selectable: Callable[[], BoolArray], wanted: BoolArray | None, need: int) -> Process[BoolArray]:
-        """Wait until at least `need` of the `wanted` clients (K,; None: all) are selectable; return True (K,) for the selectable
-        ones.
+    def wait_for(self, selectable: Callable[[], BoolArray], candidates: BoolArray | None, count: int) -> Process[BoolArray]:
+        """Wait until at least `count` of the `candidates` are selectable, and return True (K,) for those that are.
 
-        `selectable`: returns True (K,) for clients that are selectable now. Raises NobodyLeftError if fewer than `need` can ever
-        be selectable.
+        `selectable`: returns True (K,) for clients that are selectable now. `candidates`: True (K,) for clients that count; None:
+        all do. Raises NobodyLeftError if fewer than `count` can ever be selectable.
         """
         pool, waking, before = self._pool, self._waking, None
-        while int(np.count_nonzero(present := _restrict(selectable(), wanted))) < need:
+        while int(np.count_nonzero(present := _restrict(selectable(), candidates))) < count:
             before = present
             next_s = float(pool.availability.next_change_s.min())
             nothing_changes = next_s == _EVER and not pool.under_way
-            if nothing_changes or int(np.count_nonzero(_restrict(pool.ever_selectable(), wanted))) < need:
+            if nothing_changes or int(np.count_nonzero(_restrict(pool.ever_selectable(), candidates))) < count:
                 raise NobodyLeftError
             # Time passes now, and attempts in flight may end meanwhile.
             pool.go_by_events()
@@ -54,6 +53,6 @@ class Presence:
         return present
 
 
-def _restrict(clients: BoolArray, wanted: BoolArray | None) -> BoolArray:
+def _restrict(clients: BoolArray, candidates: BoolArray | None) -> BoolArray:
     """Return True (K,) for `clients` (K,) that are wanted; None: all are."""
-    return clients if wanted is None else clients & wanted
+    return clients if candidates is None else clients & candidates

@@ -146,7 +146,10 @@ class ScheduledAssignment(StateFields):
         return of_places
 
     def channels(self, clients: IntArray) -> list[int]:
-        """Return the sub-channel of each client's place."""
+        """Give each of `clients` (n,) a place, and return the sub-channels of these places. Call it once for each attempt.
+
+        With `refill` they get the first free places; otherwise the places that follow those of the last call.
+        """
         numbers = clients.tolist()
         if self._by_client:
             return [self._channels[client] for client in numbers]
