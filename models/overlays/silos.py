@@ -118,10 +118,9 @@ class Silos:
         return self.work_ms + self.latency_ms + self.core_ms
 
     def route_ms(self, arcs: Sequence[Arc]) -> RouteTimes:
-        """Return the times of the routes of `arcs`.
+        """Return the times in ms of the routes of `arcs` (m,): latency, and bits over the cables of the core.
 
-        A relayed arc has the latencies of all its hops, and the core time of its last hop alone: so Marfoq's published star
-        keeps only the bandwidth of the last link from its centre.
+        A relayed arc has the latencies of all its hops, but the core time of its last hop alone, as in Marfoq's published star.
         """
         sources, targets = _ends(arcs)
         times = RouteTimes(self.latency_ms[sources, targets], self.core_ms[sources, targets])
@@ -132,10 +131,10 @@ class Silos:
         return times
 
     def message_ms(self, arcs: Sequence[Arc]) -> FloatArray:
-        """Return the times of messages that are under way together (m,): latency, and bits at fixed shares.
+        """Return the times (m,) in ms of the messages of `arcs`, which are under way together: latency, and bits at fixed shares.
 
-        d - s T_c of Marfoq et al. 2020, eq. 3: l + max(outdeg M / C_up, indeg M / C_down, M hops / C_core), with the degrees of
-        `arcs`. A path's share of the core is its own, whatever else crosses the same cables.
+        A time is d - s T_c of Marfoq et al. 2020, eq. 3: l + max(outdeg M / C_up, indeg M / C_down, M hops / C_core), with the
+        degrees of `arcs`. A path's share of the core is its own, whatever else crosses the same cables.
         """
         if not arcs:
             return np.zeros(0)

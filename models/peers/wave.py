@@ -24,8 +24,8 @@ def exchange_times(
 ) -> FloatArray:
     """Return the times at which each client finishes each synchronous exchange, in seconds; (exchanges + 1, K).
 
-    Row 0 is `start_s`. Client i finishes exchange k at max(own time at k-1, max over neighbours j of time of j at k-1 + latency
-    of j -> i at k) + work: a client sends its messages of exchange k as soon as it has finished k-1. `latency_s` is (E,) or
+    Row 0 is `start_s`. A client sends its messages of exchange k as soon as it has finished k-1. So client i finishes exchange k
+    at max(own time at k-1, max over neighbours j of time of j at k-1 + latency of j -> i at k) + work. `latency_s` is (E,) or
     (parts, E) for all exchanges, or a function that returns them for k = 1, 2, ..; `start_s` and `work_s` are a number or (K,).
     Raises ParameterError for negative or infinite times.
     """

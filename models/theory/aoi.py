@@ -128,8 +128,11 @@ def variance(ages: IntArray) -> FloatArray:
 def theorem2_lower(rounds: int, *, clients: int, channels: int) -> float:
     """Return the lower bound of Theorem 2, of the order of (N - K)^2 / N^2 sqrt(N T), with the constants of its proof (eq. 67).
 
-    2e / (1 + 2e) K (T - K T / N - K T / 2 sqrt(T / N ln(1 / (1 - 4 e^2)))) at e = (N - K) / (4 K sqrt(N T)): about 3/8 times
-    that order for large T. Raises ParameterError for sizes at which e would reach 1/2.
+    At e = (N - K) / (4 K sqrt(N T)) it is, for large T about 3/8 times that order,
+
+        2e / (1 + 2e) K (T - K T / N - K T / 2 sqrt(T / N ln(1 / (1 - 4 e^2)))).
+
+    Raises ParameterError for sizes at which e would reach 1/2.
     """
     _check_sizes(rounds, clients, channels)
     if channels == clients:
@@ -163,8 +166,11 @@ def theorem3_holds_from(*, clients: int, channels: int) -> int:
 def theorem4_lower(rounds: int, *, clients: int, channels: int) -> float:
     """Return the lower bound of Theorem 4, of the order of sqrt(K T / N), with the constants of its proof (eq. 74).
 
-    2e / (1 + 2e) (K T / N - K T / N^2 - K T / (2 N^2) sqrt(K T / N ln(1 / (1 - 4 e^2)))) at e = sqrt(N / (K T)): about 2 (1 - 2
-    / N) times that order for large T. Where it is below 0, it says nothing. Raises ParameterError where e would reach 1/2.
+    At e = sqrt(N / (K T)) it is, for large T about 2 (1 - 2 / N) times that order,
+
+        2e / (1 + 2e) (K T / N - K T / N^2 - K T / (2 N^2) sqrt(K T / N ln(1 / (1 - 4 e^2)))).
+
+    Where it is below 0, it says nothing. Raises ParameterError where e would reach 1/2.
     """
     _check_sizes(rounds, clients, channels)
     share = clients * rounds / channels
@@ -192,10 +198,10 @@ def lemma3_constant(best_means: FloatArray) -> float:
 def theorem5_upper(rounds: int, *, clients: int, channels: int, segments: int, c: float, mu_min: float) -> float:
     """Return the upper bound of Theorem 5 for GLR-CUCB over `segments` stationary intervals (breakpoints + 1), as in eq. 28.
 
-    segments K (c ln T + 1) / mu_min + c K ln T / mu_min times the number of rounds with a wrong set. Lemma 4 bounds that number
-    by an order: segments sqrt(N T ln T) for a policy that does not know the number of segments. The paper names no constant: 1
-    is a scale, not a claim. Eq. 28 prints c where Lemma 3 has c' = K c;
-    `lemma3_constant` gives c', the safe one. `mu_min` is the least mean of any channel in any segment.
+    It is segments K (c ln T + 1) / mu_min, plus c K ln T / mu_min times the number of rounds with a wrong set. That number is of
+    the order segments sqrt(N T ln T) for a policy that does not know the number of segments (Lemma 4). The paper names no
+    constant: 1 is a scale, not a claim. Eq. 28 prints c where Lemma 3 has c' = K c; `lemma3_constant` gives c', the safe one.
+    `mu_min` is the least mean of any channel in any segment.
     """
     _check_sizes(rounds, clients, channels)
     if segments < 1:

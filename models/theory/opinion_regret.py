@@ -62,7 +62,7 @@ def theorem1_upper(
 ) -> FloatArray:
     """Return the upper bound of Theorem 1 on the expected regret of Quick-Init UCB after T = `slots`, a number or a curve (n,).
 
-    4 mu^2 A ln T / Rmin + (pi^2/3 + 1) A Rmax, A = `arms` = C(K, m); shape () or (n,). Eq. 16 has mu = sqrt(2), the width of
+    It is 4 mu^2 A ln T / Rmin + (pi^2/3 + 1) A Rmax, A = `arms` = C(K, m); shape () or (n,). Eq. 16 has mu = sqrt(2), that of
     UCB1 (Auer et al. 2002, Theorem 1), whose proof it cites. With a greater `mu` that proof needs more observations of an arm:
     its l has mu^2 in the place of 2. With a smaller one its sum of probabilities exceeds pi^2/3: ParameterError. For small T the
     bound is above T Rmax, which no policy's regret exceeds.
@@ -78,9 +78,9 @@ def theorem3_upper(
 ) -> FloatArray:
     """Return the upper bound of Theorem 3 on the expected regret of BP-UCB after T = `slots`, a number or a curve (n,).
 
-    4 mu^2 K Rmax ln T / Rmin^2 + (pi^2/3 + 1) K Rmax, K = `clients`; shape () or (n,). Eq. 22 has mu = sqrt(2). The
-    proof assumes settled beliefs and a consensus phase that takes no time. The proof asks for mu^2 >= 3/2 only. But the sum of
-    2 t^(-2 mu^2) over t, s and s_i in (40) is the sum of 2 t^(2 - 2 mu^2) over t, and stays below pi^2/3 only for mu^2 >= 2.
+    It is 4 mu^2 K Rmax ln T / Rmin^2 + (pi^2/3 + 1) K Rmax, K = `clients`; shape () or (n,). Eq. 22 has mu = sqrt(2). The proof
+    assumes settled beliefs and a consensus phase that takes no time. It asks for mu^2 >= 3/2 only, but its sum (40), that of
+    2 t^(2 - 2 mu^2) over t, stays below pi^2/3 only for mu^2 >= 2.
 
     Raises:
         ParameterError: mu^2 < 2, or another parameter out of range.

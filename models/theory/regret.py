@@ -119,7 +119,7 @@ def delta_max_bound(alpha: float, gamma: float, mu: FloatArray) -> float:
 def regret_bound(n: int, *, clients: int, per_round: int, delta_max: float, delta: float, c: float = 4.0) -> float:
     """Return the bound of Theorem 3 (eq. 17) on the expected regret after `n` rounds.
 
-    K (Dmax + delta)(4 (m+1) ln n / delta^2 + 1 + c pi^2/3). `delta_max` bounds the gap of two rewards (`delta_max_bound`),
+    It is K (Dmax + delta)(4 (m+1) ln n / delta^2 + 1 + c pi^2/3). `delta_max` bounds the gap of two rewards (`delta_max_bound`),
     `delta` > 0 is the least difference between two clients' expectations. The theorem is printed with c = 2, but its proof gives
     c = 4, the default: state c where the bound is plotted.
     """

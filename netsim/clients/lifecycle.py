@@ -280,8 +280,8 @@ class UpdateLifecycle:
     def end(self, update: Update, outcome: str, now: float, cause: str | None = None) -> None:
         """End the attempt of `update` in its present step: set outcome, time and cause, close the step, and call `on_end`.
 
-        Then release what the step holds, such as a sub-channel. With `retry` (rules of updates), the update itself may live on:
-        a finished update that was not delivered is kept for a new attempt, and training goes on after an attempt that is late.
+        Then release what the step holds, such as a sub-channel. With `retry` (rules of updates) the update itself may live on. A
+        finished update that was not delivered is kept for a new attempt. Training goes on after an attempt that is late.
         """
         step = self._step[update.phase]
         update.outcome, update.outcome_s, update.cause = outcome, now, cause

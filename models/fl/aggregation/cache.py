@@ -94,9 +94,9 @@ class ModelCache:
     ) -> Tensor:
         """Replace entries, and return the step (d,) from the `present` model to the mean of the entries (SAFA, eq. 6 to 8).
 
-        In this order: entries of the clients `renewed` (j,; None: none) become the present model; the `models` (n, d) of the
-        picked clients replace theirs; the mean is taken; the models of clients that are True in `held` (n,; None: none) replace
-        theirs. `clients` (n,): the client of each model.
+        The order counts. First the entries of the clients `renewed` (j,; None: none) become the present model. Then the `models`
+        (n, d) of the picked clients replace theirs, and the mean is taken. Last the models of the clients that are True in `held`
+        (n,; None: none) replace theirs: they count from the next mean on. `clients` (n,): the client of each model.
         """
         if renewed is not None:
             self.renew(renewed, present)

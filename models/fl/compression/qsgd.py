@@ -56,7 +56,10 @@ class Qsgd:
         return whole_bytes(NUMBER * norms + numbers * symbol_bits(2 * self._levels + 1))
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
-        """Return `rows` (n, d) rounded to levels, bucket by bucket; buckets know nothing of tensors."""
+        """Return `rows` (n, d) rounded to levels, bucket by bucket; a bucket may hold parts of several tensors.
+
+        Row i reads d numbers of `generators(i)`, whatever the size of a bucket.
+        """
         clients, numbers = rows.shape
         uniforms = rows.new_tensor(np.stack([generators(row).random(numbers, dtype=np.float32) for row in range(clients)]))
         bucket = self._bucket or numbers

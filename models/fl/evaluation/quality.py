@@ -156,9 +156,9 @@ def draw_local_sets(
 ) -> IntArray:
     """Draw the local test sets of all clients from samples with `labels` (n,); return their numbers in 0..n-1, (K, samples).
 
-    "iid": all samples in random order, cut into shares; once they are used up, again in another order. "own": each client gets
-    labels in the proportions of its training data, `label_counts` (K, classes), as nearly as whole samples allow; a label of
-    which there is no sample is left out.
+    - "iid": all samples in random order, cut into shares. Once they are used up, again in another order.
+    - "own": labels in the proportions of the client's training data, `label_counts` (K, classes), as nearly as whole samples
+      allow. A label of which there is no sample is left out.
 
     Raises:
         ValueError: an unknown kind; "own" where there is no sample of any label that a client holds.

@@ -217,7 +217,7 @@ class NodeLearner:
     def retain(self, versions: list[int]) -> None:
         """Keep `versions`, from which attempts under way started.
 
-        A start adopted from another edge counts as a version that this node may have dropped: its model is kept by `adopt`.
+        A start that was adopted from another edge needs no version of this node: `adopt` keeps its model.
         """
         adopted = {version for _, _, version in self._adopted}
         own = [version for version in versions if version not in adopted or version in self._versions.kept]

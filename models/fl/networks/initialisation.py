@@ -27,10 +27,10 @@ def seed_globally(seed: int, device: torch.device) -> Iterator[None]:
 def from_seed(make: Callable[[], nn.Module], seed: int, *, convolutions: Law = "uniform") -> nn.Module:
     """Return the module that `make` returns, with the parameters of known layers drawn again from `seed`.
 
-    Weights and biases of linear and convolutional layers are uniform in +-1/sqrt(fan-in), torch's own default; with
-    `convolutions` "he" the weights of convolutions are normal of variance 2/fan-out, their biases 0 (He et al. 2015; as in
+    Weights and biases of linear and convolutional layers are uniform in +-1/sqrt(fan-in), torch's own default. With
+    `convolutions` "he" the weights of convolutions are normal of variance 2/fan-out and their biases 0 (He et al. 2015; as in
     torchvision's residual networks). Layers that normalise start as the identity, with running statistics 0 and 1. Parameters of
-    other layers stay as their constructors drew them.
+    other layers stay as their constructors drew them. Layers draw in the order of `modules()`, which must not change.
     """
     # The draws of the constructor are discarded. The meta device would avoid them, but filling its tensors imports SymPy, which
     # takes longer than the draws.

@@ -63,7 +63,7 @@ class Shapes:
 
 
 def shapes_of(network: Table, data: DataOptions) -> Shapes | None:
-    """Return the tensors of a network by its table; None if the network or its data are a user's own."""
+    """Return the sizes of a network's tensors, from its table alone; None if the network or its data are a user's own."""
     make = _NETWORKS.get(str(network["kind"]))
     if make is None or data.kind not in DATASETS:
         return None

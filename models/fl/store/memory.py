@@ -18,11 +18,11 @@ _KEPT_BYTES = 16 * 2**20
 
 
 def keep_freed_memory() -> None:
-    """Let this process use freed memory again in place of returning it to the system, on a CPU.
+    """Make the C library keep freed memory for the next step of training, on a CPU, in place of returning it to the system.
 
-    The C library returns free memory beyond a threshold, and has it mapped again for the next step, page by page, which takes
-    longer than filling it. glibc raises the threshold to twice the largest block freed so far (mallopt(3), M_MMAP_THRESHOLD; at
-    most 64 MiB). So one block that is allocated and freed, and never written, is enough; other C libraries do not mind.
+    Memory that was returned is mapped again page by page, which takes longer than filling it. glibc returns free memory beyond a
+    threshold, and raises that to twice the largest block freed so far (mallopt(3), M_MMAP_THRESHOLD; at most 64 MiB). So it is
+    enough to allocate and free one large block, which is never written. In other C libraries this changes nothing.
     """
     torch.empty(_KEPT_BYTES, dtype=torch.uint8)
 

@@ -43,7 +43,7 @@ class TrainingRequest(NamedTuple):
     moves: list[IntArray] | None
 
     def stack(self, states: OptimizerStates | None, measured: LossMeasures) -> Stack:
-        """Return the jobs as one stack."""
+        """Return the jobs as one stack. `states`: gives the steps taken so far; `measured`: says which losses are measured."""
         first = measured.first
         return Stack(
             [job.client for job in self.jobs],

@@ -195,10 +195,11 @@ class Oort(NoProbes, StateFields):
 
 
 def clip_and_scale(utility: FloatArray, clip: float, *, scale: bool) -> FloatArray:
-    """Return norm(min(U, c)) of `utility` (q,). c: entry number min(floor(clip q), q - 1) of the utilities in ascending order.
+    """Return norm(min(U, c)) of `utility` U (q,): utilities clipped at a quantile c, and scaled if `scale`.
 
-    norm(u) = (u - 0.999 min) / max(max - 0.999 min, 1e-4), with the least and the greatest utility before clipping; it is left
-    out without `scale`. The quantile of few utilities is the greatest, which clips nothing.
+    c is entry number min(floor(clip q), q - 1) of the utilities in ascending order; of few utilities it is the greatest, which
+    clips nothing. norm(u) = (u - 0.999 min) / max(max - 0.999 min, 1e-4), with the least and the greatest utility before
+    clipping.
     """
     if not len(utility):
         return utility

@@ -91,7 +91,7 @@ class Transfer(Step):
         self._on_begin = on_begin
 
     def begin(self, update: Update, now: float) -> None:
-        """Send the message: count and record its bytes, draw its loss, and schedule the end of its delay."""
+        """Send the message: count and record its bytes, draw its loss, and schedule the end of its delay, as `foresee` does."""
         setattr(update, self._start, now)
         size = self._sizes[update.client]
         setattr(update, self._bytes, size)

@@ -209,9 +209,9 @@ class Columns:
         """Return when the phases of each attempt started (3, n): the last phase first, then earlier phases that took time, then
         inf for missing ones.
 
-        They decide the order of attempts that end at one instant, as it would be by events: the end of a phase is put on the
-        clock when the phase begins, and the clock runs events of one instant in the order in which they were put there. An
-        attempt that ended at the instant of its selection has -inf in the first row: it ends before all others.
+        They give attempts that end at one instant the order that they have by events. There the end of a phase is put on the
+        clock as the phase begins, and events of one instant come in the order in which they were put there. An attempt that ended
+        at the instant of its selection has -inf in the first row: it ends before all others.
         """
         times = self.times
         starts = times[[start_row(stage) for stage in reversed(STAGES)]]
@@ -230,8 +230,9 @@ class Columns:
         return starts_s
 
     def order_by_begin(self) -> IntArray:
-        """Return the places (n,) in the order in which their last phases began; at one instant, in the order of earlier phases,
-        of rounds, and of places.
+        """Return the places (n,) of the attempts in the order in which their last phases began.
+
+        Equal times go by the beginnings of earlier phases, then by round, then by place of selection.
         """
         starts_s = self.phase_starts_s()
         order: IntArray = np.lexsort((self.counts[PLACE], self.counts[ROUND], *starts_s[::-1]))

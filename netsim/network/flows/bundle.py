@@ -134,7 +134,7 @@ class Bundle:
         self.split -= flow_class.at_limit
         self._count(flow_class, fewer=flow_class.count)
         self._settled -= not flow_class.free
-        flow_class.stamp += 1
+        flow_class.stamp += 1  # the entry of the class in a heap of ends becomes outdated
 
     def relimit(self, flow_class: FlowClass, limit: float, now_s: float) -> None:
         """Give a class of this bundle another limit, and put it where the limit belongs in the order."""
@@ -166,7 +166,7 @@ class Bundle:
         self._refresh(flow_class)
 
     def drop(self, flow_class: FlowClass, number: int, now_s: float) -> None:
-        """End the flow `number` of `flow_class` early."""
+        """End the flow `number` of `flow_class` early. Its entry stays in the queue of the class until `purge` comes to it."""
         self._advance(now_s)
         flow_class.left_early.add(number)
         flow_class.count -= 1

@@ -184,7 +184,7 @@ class Sharing:
         self.leave(flow_class, now_s)
 
     def leave(self, flow_class: PathClass, now_s: float) -> None:
-        """Handle that a flow of `flow_class` has ended."""
+        """Handle that a flow of `flow_class` has ended. A class without flows is removed from its bundle and its links."""
         if flow_class.count:
             self._count_flows(flow_class, now_s)
             return

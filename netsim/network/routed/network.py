@@ -223,7 +223,7 @@ class RoutedNetwork:
         return wait_s, cause
 
     def cancel(self, owner: str, key: Key) -> None:
-        """End a transfer early."""
+        """End a transfer early, as aborted. Its owner, which cancels it, is not called."""
         number = self._numbers.pop((owner, key))
         journey = self.under_way.pop(number)
         if self.jammed is not None:

@@ -119,10 +119,10 @@ class Moves(StateFields):
     def _schedule(self) -> None:
         """Put the next move on the clock."""
         if self._next < len(self._moves):
-            self._clients.pool.clock.call_at(self.next_s(), self._move, priority=FIRST)
+            self._clients.pool.clock.call_at(self.next_s(), self._on_due, priority=FIRST)
 
-    def _move(self, payload: object) -> None:
-        """Callback at the time of a move: apply all moves of this instant."""
+    def _on_due(self, payload: object) -> None:
+        """Callback at the time of a move: apply all moves of this instant, and schedule the next ones."""
         due = []
         while self.next_s() == self._clients.pool.clock.now:
             due.append(self._moves[self._next])
@@ -203,8 +203,9 @@ class Moves(StateFields):
             pool.life.receive_state(update, phase, left_s, now)
 
     def _on_end(self, update: Update) -> None:
-        """Callback at the end of an attempt: drop what was kept for it, and call the watchers of the new edge of a client that
-        moved, because that edge may wait for the client.
+        """Callback at the end of an attempt: drop what was kept for it.
+
+        If its client has moved meanwhile, call the watchers of the new edge, which may wait for this client.
         """
         client = update.client
         if client in self._left:
