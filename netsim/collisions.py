@@ -38,7 +38,7 @@ def collision(name: str, theirs: Path, ours: Path) -> str:
 
 
 def _origin(name: str) -> Path | None:
-    """Return the file or folder from which `import` reads, or has read, a name."""
+    """Return the file or folder from which `import` reads, or has read, the module `name`; None if there is no such module."""
     loaded = sys.modules.get(name)
     spec = importlib.util.find_spec(name) if loaded is None else loaded.__spec__
     if spec is None:

@@ -191,7 +191,8 @@ class Tifl(NoProbes, StateFields):
         if self._profiled == self._sync_rounds:
             mean_s, equal_width = self._sum_s / self._sync_rounds, self._split == "equal-width"
             self.tier_of = split_into_tiers(mean_s, self._tiers, self._timeout_s, equal_width=equal_width, rng=view.rng)
-            self._profiled += 1  # Later answers are accuracies, not latencies.
+            # Past the last profiling round: `probe` takes later answers for accuracies, not latencies.
+            self._profiled += 1
 
     def select(self, view: View) -> IntArray:
         """Return the clients of a round, at most m, ascending; shape (n,).
@@ -235,19 +236,19 @@ class Tifl(NoProbes, StateFields):
     def _rank(self, figures: _Figures, rng: np.random.Generator) -> None:
         """Update the probabilities of tiers from the mean `figures` of their clients; equal tiers are ranked at random.
 
-        They stay as they are if the tier last selected is better than at the last ranking.
+        They stay as they are if the tier that was selected last has a greater mean than at the ranking before.
         """
         in_tier = self.tier_of[figures.clients] >= 0
         tiers = self.tier_of[figures.clients[in_tier]]
         counts = np.bincount(tiers, minlength=self._tiers)
         with np.errstate(invalid="ignore", divide="ignore"):
-            now = np.bincount(tiers, weights=figures.values[in_tier], minlength=self._tiers) / counts
-        before, self._before = self._before, now
-        last = self._last_tier
-        if last < 0 or now[last] > before[last] or np.isnan(now[last]):
+            means = np.bincount(tiers, weights=figures.values[in_tier], minlength=self._tiers) / counts
+        means_before, self._before = self._before, means
+        last_tier = self._last_tier
+        if last_tier < 0 or means[last_tier] > means_before[last_tier] or np.isnan(means[last_tier]):
             return
         # Tiers by their figures, least first; a tier without a figure counts as the worst.
-        comparable = np.nan_to_num(now, nan=-math.inf)
+        comparable = np.nan_to_num(means, nan=-math.inf)
         # Draw only if there are ties: other runs keep their random numbers.
         ties = rng.random(self._tiers) if len(np.unique(comparable)) < self._tiers else comparable
         ranked = [int(tier) for tier in np.lexsort((ties, comparable)) if self._credits[tier] > 0]

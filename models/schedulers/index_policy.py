@@ -83,7 +83,10 @@ class IndexPolicy(RankedScheduler):
         return sorted(sorted([explored, *others]), key=index.__getitem__, reverse=True)
 
     def _learn(self, round: int, used: list[int], won: list[bool]) -> None:
-        """Update the indices of the channels `used`, then test them for changes; `won`: True where an update got through."""
+        """Update the indices of the channels `used`, then test them for changes; `won`: True where an update got through.
+
+        The first change that is declared restarts all channels, so the detectors of the channels after it are not asked.
+        """
         for channel in used:
             self._means_or_inf[channel] = self._scores[channel]
             self._inverse_roots[channel] = 1.0 / sqrt(self._counts[channel])

@@ -173,7 +173,8 @@ class ClientPool(Tallies):
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
         """Return True (K,) for clients that may be selected now: present, with charge and privacy budget left, and not busy.
-        `busy_too`: include busy clients.
+
+        `busy_too`: busy clients may be selected, too. Presence and attempts are brought up to the present time first.
         """
         self.advance()
         self.whole_rounds.settle(self.clock.now)

@@ -288,7 +288,7 @@ AGGREGATIONS: dict[str, Callable[..., Aggregation]] = {
 STALENESS: dict[str, Callable[..., Staleness]] = {"none": NoStaleness, "polynomial": Polynomial, "hinge": HingeStaleness}
 
 
-def checked_factors(factors: FloatArray, staleness: IntArray) -> FloatArray:
+def check_factors(factors: FloatArray, staleness: IntArray) -> FloatArray:
     """Return the `factors` (n,) of a rule as float64.
 
     Raises:
@@ -300,7 +300,7 @@ def checked_factors(factors: FloatArray, staleness: IntArray) -> FloatArray:
     return array.astype(np.float64)
 
 
-def checked_step(method: str, step: Tensor, like: Tensor) -> Tensor:
+def check_step(method: str, step: Tensor, like: Tensor) -> Tensor:
     """Return the `step` that `method`, an aggregation or a server optimizer, returned.
 
     Raises:

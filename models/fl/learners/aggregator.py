@@ -14,7 +14,7 @@ from torch import Tensor
 from models.errors import AnswerError
 from models.fl.aggregation.cache import ModelCache
 from models.fl.aggregation.contribution import Contributions
-from models.fl.aggregation.rules import Arrivals, checked_factors, checked_step
+from models.fl.aggregation.rules import Arrivals, check_factors, check_step
 from models.fl.evaluation.quality import Randomness
 from models.fl.learners.methods import Methods
 from models.fl.learners.versions import Versions
@@ -151,10 +151,10 @@ class Aggregator:
             losses=None if losses is None else losses[accepted],
         )
         model = versions.model
-        factors = checked_factors(self._methods.staleness.factor(staleness), staleness)
+        factors = check_factors(self._methods.staleness.factor(staleness), staleness)
         step = aggregation.step(model, starts[kept], content[kept], arrivals, factors)
         self.record(clients[accepted], content[kept], starts[kept] + content[kept])
-        checked_step("aggregation", step, model)
+        check_step("aggregation", step, model)
         if computed.own is not None and computed.after is not None:
             self._work.corrections.deliver(clients[accepted].tolist(), computed.own[kept], computed.after[kept])
             self._work.corrections.add_to(step, self._trainer.layout.columns)
@@ -186,7 +186,7 @@ class Aggregator:
         """
         width = self._trainer.parameters
         step.clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
-        step[:width] = checked_step("server_optimizer", self._methods.server_optimizer.step(step[:width]), step[:width])
+        step[:width] = check_step("server_optimizer", self._methods.server_optimizer.step(step[:width]), step[:width])
         return self.add_step(model, step)
 
     def add_step(self, model: Tensor, step: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ class Oort(NoProbes, StateFields):
         check_round(clients, per_round)
         check_sizes(data_sizes, clients)
         self._per_round, self._sizes, self._truth = per_round, np.asarray(data_sizes, np.float64), truth
-        self._with = parameters
+        self._parameters = parameters
         self._one_by_one = per_model is not None
         self._pacer: Pacer = make_pacer(parameters)
         self.utility: FloatArray = np.zeros(clients)
@@ -89,7 +89,7 @@ class Oort(NoProbes, StateFields):
 
     def exploration(self, round: int) -> float:
         """Return e of `round`; 0 from the time at which all clients have been seen."""
-        first, decay, least = (self._with.number(name) for name in ("exploration", "decay", "least_exploration"))
+        first, decay, least = (self._parameters.number(name) for name in ("exploration", "decay", "least_exploration"))
         return 0.0 if self._all_seen else max(first * decay ** (round - 1), least)
 
     def select(self, view: View) -> IntArray:
@@ -111,7 +111,7 @@ class Oort(NoProbes, StateFields):
 
     def _remove_blacklisted(self, able: BoolArray, rng: np.random.Generator) -> BoolArray:
         """Return `able` (K,) without the blacklisted clients; some of these stay if fewer than m clients would be left."""
-        limit = self._with.blacklist_after
+        limit = self._parameters.blacklist_after
         if limit is None:
             return able
         counts = self._count.astype(np.float64)
@@ -128,18 +128,18 @@ class Oort(NoProbes, StateFields):
         All of them must have been seen. The score is norm(min(U_k, c)) + sqrt(0.1 ln t / L_k), with t the round, times
         (T / D_k)^alpha for slow clients. Parameters switch norm, the second term and the factor off.
         """
-        score = clip_and_scale(self.utility[clients], self._with.number("clip"), scale=self._with.norm)
-        if self._with.temporal:
+        score = clip_and_scale(self.utility[clients], self._parameters.number("clip"), scale=self._parameters.norm)
+        if self._parameters.temporal:
             score = score + np.sqrt(0.1 * math.log(round) / self.last_round[clients])
         return self._penalise_slow(score, self._duration_s[clients])
 
     def _penalise_slow(self, score: FloatArray, duration_s: FloatArray) -> FloatArray:
         """Multiply the scores (n,) of clients slower than T by (T / D_k)^alpha."""
         target_s = self._pacer.target_s(self._duration_s)
-        if target_s is None or self._with.alpha == 0:
+        if target_s is None or self._parameters.alpha == 0:
             return score
         slower, late = np.ones(len(score)), duration_s > target_s
-        slower[late] = (target_s / duration_s[late]) ** self._with.alpha
+        slower[late] = (target_s / duration_s[late]) ** self._parameters.alpha
         return np.asarray(score * slower)
 
     def _exploit(self, seen: BoolArray, size: int, round: int, rng: np.random.Generator) -> IntArray:
@@ -153,7 +153,7 @@ class Oort(NoProbes, StateFields):
         score[seen] = self.scores(seen, round)
         values = score[seen]
         last_score = np.partition(values, len(values) - size)[len(values) - size]
-        near = seen & (score >= self._with.number("cut_off") * last_score)
+        near = seen & (score >= self._parameters.number("cut_off") * last_score)
         with np.errstate(divide="ignore", invalid="ignore"):
             drawn = successive_draws(np.log(np.maximum(score, 0.0)), near, size, rng)
         if len(drawn) < size:
@@ -164,28 +164,28 @@ class Oort(NoProbes, StateFields):
 
     def _explore(self, unseen: BoolArray, size: int, round: int, rng: np.random.Generator) -> IntArray:
         """Draw `size` of the clients marked in `unseen`, by speed, by data size or uniformly."""
-        # As in the authors' code, whose first round is drawn before Oort's sampler is asked.
-        if round == 1 or self._with.explore == "uniform":
+        # Round 1 is uniform, as in the authors' code, which asks its sampler only from the second round on.
+        if round == 1 or self._parameters.explore == "uniform":
             return uniform_draws(unseen, size, rng)
         with np.errstate(divide="ignore"):
-            log_weights = -np.log(self._duration_s) if self._with.explore == "speed" else np.log(self._sizes)
+            log_weights = -np.log(self._duration_s) if self._parameters.explore == "speed" else np.log(self._sizes)
         return successive_draws(log_weights, unseen, size, rng)
 
     def observe(self, outcome: Outcome) -> None:
-        """Update utilities and durations by the updates of a round, and tell the pacer the utility that scores have brought."""
+        """Update utilities and durations by a round, and report the mean utility of the exploited clients to the pacer."""
         arrived = ~outcome.censored
-        delivered, cut = outcome.clients[arrived], outcome.clients[~arrived]
+        delivered, undelivered = outcome.clients[arrived], outcome.clients[~arrived]
         held, trained = self._sizes[delivered], outcome.reports.samples[arrived]
         # In several passes a client trains on more than it holds.
-        counted = np.where(trained >= 0, np.minimum(trained, held), held) if self._with.counted == "trained" else held
+        counted = np.where(trained >= 0, np.minimum(trained, held), held) if self._parameters.counted == "trained" else held
         self.utility[delivered] = counted * fill_missing_losses(outcome.reports.loss_rms[arrived])
         self._duration_s[delivered] = outcome.latency_s[arrived]
-        # A client that was cut off would have taken at least as long as it was given.
-        self._duration_s[cut] = np.fmax(self._duration_s[cut], outcome.latency_s[~arrived])
+        # A client whose update did not arrive would have taken at least the time that the server waited.
+        self._duration_s[undelivered] = np.fmax(self._duration_s[undelivered], outcome.latency_s[~arrived])
         self._count[delivered] += 1
         credited = delivered
-        if self._with.credit_cut and len(delivered):
-            self.utility[cut] = self.utility[delivered].mean()
+        if self._parameters.credit_cut and len(delivered):
+            self.utility[undelivered] = self.utility[delivered].mean()
             credited = outcome.clients
         self._seen[credited] = True
         self.last_round[credited] = outcome.round

@@ -84,8 +84,9 @@ class Batteries:
         return np.minimum(self.cross_s, self.empty_s)
 
     def charge_j(self, clients: IntArray, time_s: float | FloatArray) -> FloatArray:
-        """Return the charges (n,) of `clients` (n,) at `time_s` (one time, or (n,)), in joules. No next event of these clients
-        may lie before it.
+        """Return the charges (n,) of `clients` (n,) in joules at `time_s`: one time, or (n,).
+
+        It must not lie after the next event of a client, up to which its charge is linear.
         """
         # Rounding may lead a little below empty, or above full.
         gained = self.slope_w[clients] * (time_s - self.since_s[clients])

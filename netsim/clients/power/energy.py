@@ -223,7 +223,10 @@ class Energy:
         return tuple(watts.item(client) for watts in self.powers.by_state)
 
     def account(self, attempt: Drawing, now: float) -> None:
-        """Add the energy that `attempt` has drawn in its present state since `metered_s` to its columns and to `spent`."""
+        """Add the energy that `attempt` has drawn in its present state since `metered_s` to its columns and to `spent`.
+
+        `spent` also gets the idle energy of that time, which the client does not draw while it works.
+        """
         state = attempt.drawing
         if state:
             watts, seconds = attempt.watts, now - attempt.metered_s

@@ -83,7 +83,10 @@ def link_ends(graph: PeerGraph) -> IntArray:
 
 
 def jammed_links(graph: PeerGraph) -> JammedRoutes[Message]:
-    """Return the links of `graph` as jammable channels, numbered by their addresses."""
+    """Return the links of `graph` as jammable channels, numbered as `links_of_edges` does.
+
+    A message holds its link from its sending until just before its arrival; one that takes no time holds it for its instant.
+    """
     links = links_of_edges(graph).tolist()
     return JammedRoutes(
         link_count(graph),
@@ -217,7 +220,7 @@ class Batch:
         return self.message(self._places[self._taken - 1])
 
     def message(self, place: int) -> Message:
-        """Return the message at `place`."""
+        """Return the message at `place` as an object, with the numbers that it would have outside of a batch."""
         handler, label, key, attempt, tries, size_bytes, content = self._common
         due_s, good = self.dues_s[place], True if self._goods is None else self._goods[place]
         edge, number = self.edges[place], self.number + place

@@ -32,7 +32,7 @@ class PushSum(ExchangeProtocol):
         super().__init__(order="train-first", retry_s=retry_s, timeout_s=timeout_s)
 
     def attach(self, host: Host) -> None:
-        """Create sums and weights."""
+        """Create the parts that peers keep, which are their first models with weight 1, and lists of parts that arrive."""
         super().attach(host)
         peers = len(host.neighbours)
         self._exchanges = [Exchange(host.outgoing(peer), edges, (), 0.0) for peer, edges in enumerate(host.neighbours)]

@@ -231,13 +231,13 @@ class PickedArrived(EndsOfRound):
         """Wait until enough updates have arrived, until the deadline, or until no client is at work."""
         pool = self.pool
         self._alarm.set(self._due_s)
-        while pool.in_flight and pool.clock.now < self._due_s and not self._is_over():
+        while pool.in_flight and pool.clock.now < self._due_s and not self._has_enough():
             yield self._waking.event()
-        if pool.clock.now >= self._due_s and pool.in_flight and not self._is_over():
+        if pool.clock.now >= self._due_s and pool.in_flight and not self._has_enough():
             pool.causes.close_by_deadline()
         pool.causes.close_now("enough arrived" if pool.in_flight else "all ended")
 
-    def _is_over(self) -> bool:
+    def _has_enough(self) -> bool:
         """Return True if enough updates have arrived."""
         if self._after_all:
             return False

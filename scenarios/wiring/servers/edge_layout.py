@@ -172,7 +172,10 @@ def _rows(tier: Tier, i: int) -> list[tuple[str, str, str]]:
 
 
 def _nearest(tier: Tier, i: int, edges: list[int], member_nodes: Sequence[str], routes: Routes) -> dict[int, int]:
-    """Return the nearest of the tier's `edges` to each member, by index of the member. `member_nodes`: node of each member."""
+    """Return the nearest of `edges` to each member, by index of the member; of equally near edges the first.
+
+    `edges`: numbers of the tier's edges, in the order of `tier.nodes`. `member_nodes`: node of each member.
+    """
     measure, key = str(tier.nearest), f"edges.tiers.{i}.nearest"
     node_of = dict(zip(edges, tier.nodes or [], strict=True))
     return {
@@ -182,7 +185,11 @@ def _nearest(tier: Tier, i: int, edges: list[int], member_nodes: Sequence[str], 
 
 
 def _assign(tier: Tier, i: int, members: list[str], names: list[str], edges: list[int], population: Population) -> dict[int, int]:
-    """Return the edge of each of `members`, by index of the member; raises UserError. `edges`: numbers of the tier's edges."""
+    """Return the edge of each of `members`, by index of the member: by count, groups or table of `tier`, which is number `i`.
+
+    `names`: name of each edge of the tree, by its number. `edges`: numbers of the tier's edges. A member that groups or table do
+    not name is left out; the caller refuses that. Raises UserError.
+    """
     if tier.count is not None:
         if tier.count > len(members):
             problem = f"nobody belongs to edge {names[edges[len(members)]]!r}: there are {len(members)} members; give fewer edges"

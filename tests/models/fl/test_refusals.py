@@ -259,7 +259,7 @@ def test_tests_of_the_model_that_do_not_fit_are_cut_smaller(tmp_path: Path, monk
     ("place", "doing"),
     [
         ("models.fl.evaluation.quality.measure", "testing the model"),
-        ("models.fl.learners.aggregator.checked_factors", "computing 3 updates"),
+        ("models.fl.learners.aggregator.check_factors", "computing 3 updates"),
     ],
 )
 def test_memory_that_runs_out_anywhere_in_the_learner_is_one_message(tmp_path: Path, monkeypatch, capsys, exhaust, place, doing):
