@@ -95,6 +95,15 @@ def score_batches(
         yield scores, labels
 
 
+class _Measurement(NamedTuple):
+    """Measurement of one version of the model on the test set."""
+
+    version: int
+    is_right: BoolArray
+    """True (n,) for test samples that the model classifies correctly."""
+    quality: Quality
+
+
 class SampleResults(NamedTuple):
     """Result of a model on n samples with labels."""
 
@@ -222,7 +231,7 @@ class Evaluator:
         self._every_rounds, self._every_s = options.evaluate_every_rounds or 1, options.evaluate_every_s
         self._local_samples = options.local_test_samples or max(1, len(self._y) // len(label_counts))
         self._sets: dict[LocalTest, IntArray] = {}
-        self._last_measurement: tuple[int, BoolArray, Quality] | None = None
+        self._last_measurement: _Measurement | None = None
         """Version last measured, True (n,) for test samples it classifies correctly, and its quality."""
         self.due_s = 0.0
         """Time from which on the next evaluation is due, if evaluations go by simulated time."""
@@ -251,12 +260,12 @@ class Evaluator:
 
         The same version must mean the same model.
         """
-        _, quality = self._measure(version, model, batch_statistics)
+        measurement = self._measure(version, model, batch_statistics)
         # The user's metrics may be slow, so that they are computed only for models that are reported.
-        if self._metrics and not quality.metrics and self._last_measurement is not None:
-            quality = replace(quality, metrics=self._own_metrics())
-            self._last_measurement = (version, self._last_measurement[1], quality)
-        return quality
+        if self._metrics and not measurement.quality.metrics:
+            quality = replace(measurement.quality, metrics=self._own_metrics())
+            measurement = self._last_measurement = measurement._replace(quality=quality)
+        return measurement.quality
 
     def accuracy(self, model: Tensor, *, batch_statistics: bool) -> float:
         """Return the accuracy of `model` (d,) on the test set, in [0, 1]."""
@@ -292,7 +301,7 @@ class Evaluator:
         """
         sets = self.local_tests(local)
         if statistics is None:
-            right: FloatArray = self._measure(version, model, False)[0][sets].mean(1)
+            right: FloatArray = self._measure(version, model, False).is_right[sets].mean(1)
             return right
         return np.array(
             [self._opinion_with_own_statistics(model, statistics.get(client), rows) for client, rows in enumerate(sets)]
@@ -306,11 +315,11 @@ class Evaluator:
         result = measure(self._trainer, model, self._x[chosen], self._y[chosen], self._loss, statistics is None)
         return float(result.is_right.mean())
 
-    def _measure(self, version: int, model: Tensor, batch_statistics: bool) -> tuple[BoolArray, Quality]:
-        """Return True (n,) for test samples that `model` classifies correctly, and its quality; measured once for a version."""
-        if self._last_measurement is None or self._last_measurement[0] != version:
+    def _measure(self, version: int, model: Tensor, batch_statistics: bool) -> _Measurement:
+        """Return the measurement of `model` on the test set; measured once for a `version`, and kept until the next one."""
+        if self._last_measurement is None or self._last_measurement.version != version:
             self._scores = [] if self._metrics else None
             result = measure(self._trainer, model, self._x, self._y, self._loss, batch_statistics, self._scores)
             quality = Quality(float(result.is_right.mean()), result.loss, result.unscored)
-            self._last_measurement = (version, result.is_right, quality)
-        return self._last_measurement[1:]
+            self._last_measurement = _Measurement(version, result.is_right, quality)
+        return self._last_measurement

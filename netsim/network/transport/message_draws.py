@@ -47,6 +47,7 @@ class EdgeDraws:
         self.name = name
         self.label = (name, 0)
         """Name of the protocol, and the slot."""
+        self._slot = 0
         edges = links.graph.edges
         self._delays = Durations(clients=links.graph.clients, law=links.delay, draws=streams[f"{name}.delay"], places=edges)
         self._survivals = links.survivals.share_states(streams[f"{name}.loss"], places=edges)
@@ -65,7 +66,7 @@ class EdgeDraws:
         """Begin the draws of `slot`, and forget those of the last one. Raises ParameterError for a slot out of range."""
         if not 0 <= slot < 1 << SLOT_BITS:
             raise ParameterError("slot", slot, f"must lie in 0..{(1 << SLOT_BITS) - 1}")
-        self.label = (self.name, slot)
+        self.label, self._slot = (self.name, slot), slot
         self._renew(time_s)
 
     def renew(self) -> None:
@@ -76,8 +77,8 @@ class EdgeDraws:
         """Forget all draws, and note if the laws in force can take time or lose a message."""
         self._drawn.clear()
         self._reads.clear()
-        no_delay, delay_until_s = self._delays.constant_value(self.label[1], time_s)
-        no_loss, channel_until_s = self._survivals.constant_value(self.label[1], time_s)
+        no_delay, delay_until_s = self._delays.constant_value(self._slot, time_s)
+        no_loss, channel_until_s = self._survivals.constant_value(self._slot, time_s)
         self._until_s = min(delay_until_s, channel_until_s)
         self._no_delay, self._no_loss = no_delay is not None, no_loss is not None
 
@@ -123,10 +124,10 @@ class EdgeDraws:
         return dues_s, np.ones(len(edges), np.bool_) if goods is None else goods
 
     def draws_of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
-        """Return (delays in seconds without the flight, survivals) of messages sent over `edges` at `time_s`: at least one entry
-        for each edge.
+        """Return (delays in seconds without the flight, survivals) of messages sent over `edges` at `time_s`, in their order.
 
-        A few edges of an address are drawn one by one. Where many are read, all edges are drawn in one call and kept.
+        Both may be longer than `edges`, even endless. A few edges of an address are drawn one by one; where many are read, all
+        edges are drawn in one call and kept.
         """
         if time_s >= self._until_s:
             self._renew(time_s)
@@ -157,7 +158,7 @@ class EdgeDraws:
         """Return the delays (n,) and survivals (n,) of messages over `edges`; None in place of delays that are all 0, or
         survivals that are all True.
         """
-        slot, places, senders = self.label[1], self._places[edges], self.links.graph.source[edges]
+        slot, places, senders = self._slot, self._places[edges], self.links.graph.source[edges]
         delays, goods = None, None
         if not self._no_delay:
             delays, _ = self._delays.evaluate(slot, time_s, senders, self._delays.uniforms(address, places))
@@ -170,7 +171,7 @@ class EdgeDraws:
         """Return the address of the draws of `key` at an `attempt` (from 0) in the present slot, different for each of them."""
         # A link that comes back often may cause more attempts than the lower word can hold; the rest goes to the upper word.
         high, low = attempt >> _ATTEMPT_BITS, attempt & _ATTEMPT_MASK
-        return high << 64 | ((self.label[1] << KEY_BITS) | key) << _ATTEMPT_BITS | low
+        return high << 64 | ((self._slot << KEY_BITS) | key) << _ATTEMPT_BITS | low
 
 
 class StarDraws(EdgeDraws):
@@ -183,4 +184,4 @@ class StarDraws(EdgeDraws):
 
     def _address(self, key: int, attempt: int) -> int:
         """Return the address of the draws at an `attempt` in the present slot. There is one message, so `key` does not matter."""
-        return self.label[1] * self._attempts + attempt
+        return self._slot * self._attempts + attempt

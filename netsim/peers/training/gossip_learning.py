@@ -117,7 +117,7 @@ class GossipLearning(TrainingProtocol):
         # one; the first and the second training of update-merge.
         host, received, own = self.host, self._received[peer], self._own[peer]
         self._busy[peer] = False
-        received_age = 0 if received is None else received[1]
+        _, received_age = (None, 0) if received is None else received
         if received is None:
             self._age[peer] += 1
         elif self.variant != "update-merge":

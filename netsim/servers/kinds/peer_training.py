@@ -345,7 +345,7 @@ class PeersAtWork(StateFields):
     def _leave(self, peer: int) -> None:
         self._away[peer] = True
         self._never_moves = False
-        self._timers = [timer for timer in self._timers if timer[1] != peer]
+        self._timers = [(time_s, timed, key, cause) for time_s, timed, key, cause in self._timers if timed != peer]
         self.protocol.on_leave(peer)
 
     def _arm(self, time_s: float, peer: int, key: int, cause: Cause) -> None:
