@@ -150,6 +150,7 @@ class Simulation:
         """Send all records to `recorder` from now on."""
         self.recorder = recorder
         self.server.record_to(recorder)
+        self.server.clients.medium.jamming.record_to(recorder)
         self.script.record_to(recorder)
         if self._log is not None:
             self._log.record_to(recorder)
@@ -191,6 +192,7 @@ class Simulation:
         """Record everything in flight, and complete the files."""
         self.script.close()
         self.server.record_unfinished()
+        self.server.clients.medium.jamming.stop()
         if self._log is not None:
             self._log.record_unfinished()
         self.recorder.close()

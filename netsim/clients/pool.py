@@ -473,15 +473,16 @@ class ClientPool(Tallies):
     def state_dict(self) -> State:
         """Return presence, ages, counts, and every update with its next event.
 
-        `precede_access`: number of updates whose event is on the clock before that of the uplink; `load_state_dict` schedules
-        the uplink (`arm`) at the same place.
+        `precede_jammers`: number of updates whose event is on the clock before the next dwell of a jammer; `load_state_dict`
+        schedules that (`arm`) at the same place.
         """
-        alive, precedes = self.alive, self.medium.access.precedes
+        alive, jamming = self.alive, self.medium.jamming
         return {
             **self.tallies_state(),
             **self.life.counts(),
             **updates_state(alive.values()),
-            "precede_access": sum(not precedes(update.call_number) for update in alive.values()),
+            "precede_jammers": sum(not jamming.precedes(update.call_number) for update in alive.values()),
+            "on_jammed_links": jamming.senders(),
             "in_flight": list(self.in_flight),
             "queue": [update.client for update in self.medium.access.waiting()],
             "availability": self.presence.state_dict(),
@@ -500,8 +501,8 @@ class ClientPool(Tallies):
             self.energy.load_state_dict(state["energy"])
         self.accountant.load_state_dict(state["accountant"])
         for place, update in enumerate(restored_updates(self.medium, state)):
-            if place == state["precede_access"]:
-                self.medium.access.arm()
+            if place == state["precede_jammers"]:
+                self.medium.jamming.arm()
             self.alive_now[update.client] = update
             self.life.resume(update)
             if not update.outcome:
@@ -509,7 +510,8 @@ class ClientPool(Tallies):
                 self.busy[update.client] = True
         # In the order of their beginning: events of one instant keep this order.
         self._in_flight = {client: self._in_flight[client] for client in state["in_flight"]}
-        if len(self.alive_now) == state["precede_access"]:
-            self.medium.access.arm()
+        if len(self.alive_now) == state["precede_jammers"]:
+            self.medium.jamming.arm()
         under_way = [update for update in self.alive_now.values() if update.phase == UPLOAD]
         self.medium.access.resume(under_way, [self.alive_now[client] for client in state["queue"]])
+        self.medium.jamming.resume(state["on_jammed_links"], self.alive_now)

@@ -183,6 +183,8 @@ class Update:
         """True if privacy was spent on the update."""
         self.budget = _NAN
         """Privacy spent on the update, epsilon."""
+        self.jammed: bool | None = None
+        """True if a jammer hit the present (or last) transfer; None if none could."""
         self.survives = True
         """True if the client's link lets the present (or last) transfer through; decided when the transfer begins."""
         self.tries = 0
@@ -238,7 +240,9 @@ class Update:
         self.download_start_s = self.download_end_s = self.compute_start_s = self.compute_end_s = _NAN
         self.upload_start_s = self.upload_end_s = _NAN
         self.good: bool | None = None
-        self.jammed: bool | None = None
+        if self.phase != DOWNLOAD:
+            # A model that is still on its way may have been hit in an earlier attempt.
+            self.jammed = None
         self.collided: bool | None = None
         self.number = 0
         self.begun_by, self.begun_after = begun or Cause(OPEN, round)

@@ -60,20 +60,11 @@ class UplinkAccess(Protocol[SenderT]):
     def waiting(self) -> list[SenderT]:
         """Return the senders that wait, in order."""
 
-    def stop(self) -> None:
-        """Record what has not ended at the end of the run."""
-
     def state_dict(self) -> State:
         """Return the state, without transmissions and senders, which are saved with the updates."""
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Restore the state at the close of `round`. `resume` adds transmissions in flight and waiting senders afterwards."""
-
-    def precedes(self, number: int) -> bool:
-        """Return True if the next scheduled action of this access precedes the clock's call `number` at the same instant."""
-
-    def arm(self) -> None:
-        """Schedule the next action of this access again, after the state is restored and the calls before it are scheduled."""
 
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
         """Restore the senders that were transmitting and those that waited when the state was saved."""
@@ -119,22 +110,12 @@ class OwnLinkAccess(Generic[SenderT]):
         """Return no senders."""
         return []
 
-    def stop(self) -> None:
-        """Do nothing: no records are kept."""
-
     def state_dict(self) -> State:
         """Return an empty state."""
         return {}
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Do nothing: there is no state."""
-
-    def precedes(self, number: int) -> bool:
-        """Return False: this access schedules no action."""
-        return False
-
-    def arm(self) -> None:
-        """Do nothing: this access schedules no action."""
 
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
         """Do nothing: senders are not kept."""
@@ -198,7 +179,7 @@ class QueuedAccess(OwnLinkAccess[SenderT]):
 
 
 class AssignedAccess(Generic[SenderT]):
-    """The sub-channels of `spectrum`, with `jammers` on them.
+    """The sub-channels of `spectrum`, with `jammers` on them, whose rounds the medium opens.
 
     `sender.channel` is the assigned sub-channel. Without contention a sub-channel carries one transmission at a time, and a
     client waits while its sub-channel is held. With contention it does not wait, and transmissions collide.
@@ -218,8 +199,7 @@ class AssignedAccess(Generic[SenderT]):
         return self
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Begin the jammers' dwells of `round`, and draw the states of the sub-channels."""
-        self.jammers.open_round(round)
+        """Draw the states of the sub-channels."""
         self.spectrum.open_round(round, time_s)
 
     def take(self, sender: SenderT) -> bool:
@@ -270,24 +250,13 @@ class AssignedAccess(Generic[SenderT]):
         """Return the waiting senders by sub-channel, each queue in order."""
         return [sender for _, queue in sorted(self._queues.items()) for sender in queue]
 
-    def stop(self) -> None:
-        """Record the jamming in progress at the end of the run."""
-        self.jammers.stop()
-
     def state_dict(self) -> State:
-        return {"spectrum": self.spectrum.state_dict(), "jammers": self.jammers.state_dict()}
+        """Return the state of the sub-channels."""
+        return self.spectrum.state_dict()
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
-        self.spectrum.load_state_dict(state["spectrum"], round, time_s)
-        self.jammers.load_state_dict(state["jammers"], round)
-
-    def precedes(self, number: int) -> bool:
-        """Return True if the call of the clock that begins the next dwell of a jammer comes before call `number`."""
-        return self.jammers.call < number
-
-    def arm(self) -> None:
-        """Schedule the next dwell of a jammer."""
-        self.jammers.arm()
+        """Restore the state of the sub-channels at the close of `round`."""
+        self.spectrum.load_state_dict(state, round, time_s)
 
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
         """Restore the transmissions under way and the queues."""

@@ -36,13 +36,13 @@ class Jam:
         self.destroyed = 0
         """Number of these that would have survived without it."""
 
-    def strike(self, sent: JammableTransmission) -> None:
-        """Spoil a transmission. It counts as a hit of the first jam that strikes it, and as destroyed if it would have survived.
+    def strike(self, sent: JammableTransmission, *, survives: bool) -> None:
+        """Spoil a transmission. It counts as a hit of the first jam that strikes it, and as destroyed if it `survives` without.
         """
         if not sent.jammed:
             sent.jammed = True
             self.hit += 1
-            self.destroyed += bool(sent.good)
+            self.destroyed += survives
 
 
 SentT = TypeVar("SentT", bound=JammableTransmission)
@@ -91,7 +91,11 @@ class Jammable(ABC, Generic[SentT]):
     def _strike(self, jam: Jam, sent: SentT) -> None:
         """Spoil a transmission by `jam`; count it as hit unless another jam struck it before."""
         self.hit += not sent.jammed
-        jam.strike(sent)
+        jam.strike(sent, survives=self._survives(sent))
+
+    def _survives(self, sent: SentT) -> bool:
+        """Return True if `sent` gets through its channel unless it is jammed."""
+        return bool(sent.good)
 
     def jam(self, jam: Jam, time_s: float) -> None:
         """Begin jamming: spoil transmissions in flight on the channel."""

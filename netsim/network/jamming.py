@@ -65,9 +65,9 @@ class Dwells:
 class Jammer:
     """One jammer: its law, reach, budget, and present jamming.
 
-    Links and cables count as sub-channels here. `reach`: sub-channels that it can jam (None: all). `at_once`: largest number of
-    them in one dwell. `budget`: largest sum over dwells of the numbers of jammed sub-channels (None: unlimited). Raises
-    ValueError for a value out of range.
+    `target`: sub-channels that it jams; links and cables count as sub-channels here. `reach`: those that it can jam (None: all).
+    `at_once`: largest number of them in one dwell. `budget`: largest sum over dwells of the numbers of jammed sub-channels
+    (None: unlimited). Raises ValueError for a value out of range.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Jammer:
         *,
         name: str,
         law: JammerLaw,
-        channels: int,
+        target: Jammable[Any],
         draws: Stream,
         dwells: Dwells,
         reach: list[int] | None = None,
@@ -86,11 +86,14 @@ class Jammer:
             raise ParameterError("at_once", at_once, "must be at least 1 sub-channel")
         if budget is not None and budget < 0:
             raise ParameterError("budget", budget, "must be >= 0 sub-channels times dwells")
+        channels = target.count
         reached = list(range(channels)) if reach is None else sorted(reach)
         if not reached or reached[0] < 0 or reached[-1] >= channels or len(set(reached)) < len(reached):
             raise ParameterError("reach", reach, f"must name at least one sub-channel, each once, all from 0 to {channels - 1}")
         self.name = name
         self.law = law
+        self.target = target
+        """Sub-channels, links or cables that it jams."""
         self.reach: IntArray = np.array(reached, np.int64)
         self.at_once = min(at_once, len(reached))
         self.budget = budget
@@ -119,9 +122,9 @@ class Jammer:
         """Number of sub-channels that the jammer may jam in the next dwell."""
         return self.at_once if self.budget is None else min(self.at_once, self.budget - self.spent)
 
-    def decide(self, round: int, time_s: float, spectrum: Jammable[Any], recorder: Recorder) -> None:
+    def decide(self, round: int, time_s: float, recorder: Recorder) -> None:
         """End the present dwell, ask the law which sub-channels to jam, and jam them; rest if the budget is spent."""
-        self.stop(time_s, spectrum, recorder)
+        self.stop(time_s, recorder)
         self.dwell += 1
         allowed = self.allowed
         if allowed == 0:
@@ -133,8 +136,9 @@ class Jammer:
             since_s, dwells_before = self._since
             # Move by at least one float: a very short dwell would otherwise not advance the clock.
             self.next_s = max(since_s + (self.dwell - dwells_before) * self.dwell_s, math.nextafter(time_s, _NEVER))
-        # The law sees the counts since the last dwell. Copies, because the lists of the spectrum go on changing.
-        begun, delivered = np.array(spectrum.begun, np.int64), np.array(spectrum.delivered, np.int64)
+        # The law sees the counts since the last dwell. Copies, because the lists of the target go on changing.
+        target = self.target
+        begun, delivered = np.array(target.begun, np.int64), np.array(target.delivered, np.int64)
         view = JamView(
             dwell=self.dwell,
             time_s=time_s,
@@ -142,7 +146,7 @@ class Jammer:
             allowed=allowed,
             used=begun - self._begun,
             delivered=delivered - self._delivered,
-            busy=np.array([bool(sent) for sent in spectrum.under_way], np.bool_),
+            busy=np.array([bool(sent) for sent in target.under_way], np.bool_),
             rng=self._draws.generator(self.dwell),
         )
         self._begun, self._delivered = begun, delivered
@@ -150,12 +154,12 @@ class Jammer:
             jam = Jam(jammer=self.name, channel=channel, round=round, start_s=time_s)
             self.jams.append(jam)
             self.spent += 1
-            spectrum.jam(jam, time_s)
+            target.jam(jam, time_s)
 
-    def stop(self, time_s: float, spectrum: Jammable[Any], recorder: Recorder) -> None:
+    def stop(self, time_s: float, recorder: Recorder) -> None:
         """End the present dwell, and record it."""
         for jam in self.jams:
-            spectrum.clear(jam)
+            self.target.clear(jam)
             recorder.jam(JamRow(jam.round, jam.jammer, jam.channel, jam.start_s, time_s, jam.hit, jam.destroyed))
         self.jams = []
 
@@ -185,9 +189,9 @@ class Jammer:
         else:
             self.next_s, self._since = time_s, (time_s, self.dwell)
 
-    def rest(self, time_s: float, spectrum: Jammable[Any], recorder: Recorder) -> None:
+    def rest(self, time_s: float, recorder: Recorder) -> None:
         """End the present dwell now and plan no other, until `begin`."""
-        self.stop(time_s, spectrum, recorder)
+        self.stop(time_s, recorder)
         self.next_round, self.next_s = None, _NEVER
 
     def _check_choice(self, chosen: IntArray, allowed: int) -> list[int]:
@@ -218,8 +222,8 @@ class Jammer:
             "jams": [{name: getattr(jam, name) for name in Jam.__slots__} for jam in self.jams],
         }
 
-    def load_state_dict(self, state: State, spectrum: Jammable[Any]) -> None:
-        """Restore a saved state, with the jamming in progress."""
+    def load_state_dict(self, state: State) -> None:
+        """Restore a saved state, with the jamming in progress. `Jammers` puts it back on the target."""
         self.law.load_state_dict(state["law"])
         self.dwell, self.spent = state["dwell"], state["spent"]
         self.next_round, self.next_s = state["next_round"], state["next_s"]
@@ -233,7 +237,7 @@ class Jammer:
 
 
 class Jammers:
-    """All jammers of a run, on its clock.
+    """Jammers whose dwells count the same rounds, on the clock of a run. Their targets may differ.
 
     Nothing is scheduled unless a jammer counts in seconds. `priority`: priority of the calls that begin dwells, among the calls
     of their instant.
@@ -244,7 +248,6 @@ class Jammers:
         *,
         jammers: list[Jammer],
         clock: Clock,
-        spectrum: Jammable[Any],
         recorder: Recorder,
         priority: int = NORMAL,
     ) -> None:
@@ -254,7 +257,6 @@ class Jammers:
         self.next_s = _NEVER
         self._clock = clock
         self._priority = priority
-        self._spectrum = spectrum
         self._round = 0
         self._called_s = _NEVER
         self._number = -1
@@ -271,11 +273,6 @@ class Jammers:
 
     def __bool__(self) -> bool:
         return bool(self.all)
-
-    @property
-    def channels(self) -> int:
-        """Number of sub-channels that can be jammed."""
-        return self._spectrum.count
 
     @property
     def spent(self) -> int:
@@ -302,7 +299,7 @@ class Jammers:
         self.catch_up()
         for jammer in self.all:
             if jammer.next_round is not None and round >= jammer.next_round:
-                jammer.decide(round, self._clock.now, self._spectrum, self._recorder)
+                jammer.decide(round, self._clock.now, self._recorder)
 
     def catch_up(self) -> None:
         """Begin all dwells in seconds that are due by now.
@@ -315,7 +312,7 @@ class Jammers:
         while self.next_s <= now:
             for jammer in self.all:
                 if jammer.next_s == self.next_s:
-                    jammer.decide(self._round, self.next_s, self._spectrum, self._recorder)
+                    jammer.decide(self._round, self.next_s, self._recorder)
             self.arm()
 
     def find(self, name: str) -> Jammer:
@@ -342,7 +339,7 @@ class Jammers:
         jammer = self.find(name)
         if jammer.rests:
             raise ParameterError("name", name, "this jammer rests already; start it before it is stopped")
-        jammer.rest(self._clock.now, self._spectrum, self._recorder)
+        jammer.rest(self._clock.now, self._recorder)
         self.arm()
 
     def arm(self) -> None:
@@ -360,7 +357,7 @@ class Jammers:
     def stop(self) -> None:
         """Record the jamming in progress at the end of the run."""
         for jammer in self.all:
-            jammer.stop(self._clock.now, self._spectrum, self._recorder)
+            jammer.stop(self._clock.now, self._recorder)
 
     def state_dict(self) -> State:
         """Return every jammer's state, by name."""
@@ -370,7 +367,8 @@ class Jammers:
         """Restore a saved state. The caller schedules the next dwell by `arm`, in the right order among other events."""
         self._round = round
         for jammer in self.all:
-            jammer.load_state_dict(state[jammer.name], self._spectrum)
+            jammer.load_state_dict(state[jammer.name])
         # Keep the jams of a sub-channel in the order in which they began.
-        for jam in sorted((jam for jammer in self.all for jam in jammer.jams), key=lambda jam: jam.order):
-            self._spectrum.jams[jam.channel].append(jam)
+        jams = [(jam, jammer.target) for jammer in self.all for jam in jammer.jams]
+        for jam, target in sorted(jams, key=lambda pair: pair[0].order):
+            target.jams[jam.channel].append(jam)

@@ -43,8 +43,8 @@ def causes_of_losses(
     """Yield (places, cause) of lost transmissions: a mask (n,) or one place. The last cause yielded for a place counts.
 
     Array form of `cause_of_loss`, with the same precedence, for the transmissions of `clients` (n,) where `sent` (n,) is True,
-    over [starts_s, ends_s) (n,). They cross the clients' own links, which no jammer reaches. `survives` (n,): True where the
-    channel lets them through; None: everywhere.
+    over [starts_s, ends_s) (n,). They cross the clients' own links, which no jammer reaches: where one does, transmissions are
+    simulated by events. `survives` (n,): True where the channel lets them through; None: everywhere.
     """
     # The weakest cause first: a later one for the same place replaces it.
     if survives is not None:

@@ -14,6 +14,7 @@ from netsim.network.access import OwnLinkAccess, UplinkAccess
 from netsim.network.bandwidth.arrival import arrival_s
 from netsim.network.bandwidth.carriers import Carrier, NoCarrier, Port
 from netsim.network.draws import Durations, Phases, Survivals
+from netsim.network.own_link_jamming import MediumJamming
 from netsim.network.resending import NEVER_AGAIN, Resending
 from netsim.network.sizes import Sizes
 
@@ -49,7 +50,7 @@ class Medium:
     """Everything between selection and delivery: both links and the clients' local training, as laws over time.
 
     `streams`: addressed random numbers. `down`, `up`: carriers, which move bytes over links that change or are shared; None if
-    the time of the bytes belongs to the delay.
+    the time of the bytes belongs to the delay. `jamming`: jammers of sub-channels and of the clients' own links; None: no jammer.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Medium:
         up: Carrier | None = None,
         outages: ClientOutages | None = None,
         sizes: Sizes | None = None,
+        jamming: MediumJamming | None = None,
     ) -> None:
         sample = laws.sample or NoTime()
         self.clients = clients
@@ -91,6 +93,8 @@ class Medium:
         """Outages that destroy transmissions of many clients at once, or None."""
         self.sizes = sizes or Sizes()
         """Sizes of models and updates, bytes; by default 0."""
+        self.jamming = jamming or MediumJamming()
+        """Jammers of sub-channels and of the clients' own links."""
 
     def probe_links(
         self,
@@ -133,6 +137,7 @@ class Medium:
                 up=sizes.up if answer_bytes is None else answer_bytes,
                 carried=(request_bytes, answer_bytes),
             ),
+            jamming=self.jamming,
         )
         probes.downlink = self.downlink.share_states(streams["downlink.loss"])
         probes.uplink = self.uplink.share_states(streams["uplink.loss"])
@@ -151,6 +156,7 @@ class Medium:
 
     def open_round(self, round: int, time_s: float) -> None:
         """Advance all parts with a state to `round`."""
+        self.jamming.open_round(round)
         self.access.open_round(round, time_s)
         self.down.open_round(round, time_s)
         self.up.open_round(round, time_s)
@@ -189,6 +195,7 @@ class Medium:
             "downlink": self.downlink.state_dict(),
             "uplink": self.uplink.state_dict(),
             "access": self.access.state_dict(),
+            "jamming": self.jamming.state_dict(),
             "down": self.down.state_dict(),
             "up": self.up.state_dict(),
         }
@@ -201,6 +208,7 @@ class Medium:
         self.downlink.load_state_dict(state["downlink"], round, time_s)
         self.uplink.load_state_dict(state["uplink"], round, time_s)
         self.access.load_state_dict(state["access"], round, time_s)
+        self.jamming.load_state_dict(state["jamming"], round)
         self.down.load_state_dict(state["down"], round, time_s)
         self.up.load_state_dict(state["up"], round, time_s)
         if self.outages is not None:

@@ -8,6 +8,7 @@ from models.errors import ParameterError
 from models.fl.options.demands import check_exact
 from models.fl.privacy.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS
 from scenarios.registry.kinds import resolve
+from scenarios.schema.jamming import check_jammers
 from scenarios.schema.probe import check_probes
 from scenarios.schema.section import problem
 from scenarios.schema.servers.edges import check_edges
@@ -29,8 +30,8 @@ def check_fit(scenario: Scenario) -> None:
     """Check that the tables of a scenario go together; raise a pydantic refusal for the first key that does not fit."""
     check_server(scenario)
     check_edges(scenario)
-    _check_jammed_cables(scenario)
     scenario.server.check(scenario)
+    check_jammers(scenario)
     scenario.server.check_members(scenario, ("server",), of_edges=scenario.edges is not None)
     if not scenario.server.slotted:
         _check_no_slots(scenario)
@@ -50,15 +51,6 @@ def check_fit(scenario: Scenario) -> None:
     sizes = scenario.clients.data_sizes
     if scenario.learner is not None and sizes is not None:
         raise problem(("clients", "data_sizes"), sizes, "leave it out; learner.partition says who holds what")
-
-
-def _check_jammed_cables(scenario: Scenario) -> None:
-    """Refuse jammers of cables without `[network]`, and jammers of cables beside jammers of sub-channels or links."""
-    for i, jammer in enumerate(scenario.jammers):
-        if scenario.network is None and jammer.cables is not None:
-            raise problem(("jammers", i, "cables"), jammer.cables, "there are no cables; add [network], or leave it out")
-        if scenario.jams_cables and jammer.cables is None:
-            raise problem(("jammers", i, "cables"), None, "must be given where another jammer has it: all jam cables, or none")
 
 
 def _check_amounts(scenario: Scenario) -> None:

@@ -9,6 +9,7 @@ from models.privacy import NoiseMode
 from scenarios.registry.components import component_of
 from scenarios.schema.energy import Energy
 from scenarios.schema.fit import LARGEST, SLOT_TABLES, check_fit
+from scenarios.schema.jamming import target_of
 from scenarios.schema.learning import Learner
 from scenarios.schema.network import Network
 from scenarios.schema.payload import Payload
@@ -187,7 +188,7 @@ class Scenario(Section):
     channels: Channels | None = None
     """The sub-channels of the uplink (asynchronous server)."""
     jammers: list[Jammer] = []
-    """Jammers of sub-channels (asynchronous server)."""
+    """Jammers of sub-channels, of links, of opinions, or of cables."""
     outages: list[ClientOutage] = []
     """Outages that cut off many clients together."""
     slots: Slots | None = None
@@ -260,8 +261,12 @@ class Scenario(Section):
 
     @property
     def jams_cables(self) -> bool:
-        """True if the jammers jam cables of `[network]`. All jammers of a scenario have the same kind of target."""
+        """True if the jammers jam cables of `[network]`: all of them, or none."""
         return any(jammer.cables is not None for jammer in self.jammers)
+
+    def jammers_of(self, target: str) -> list[Jammer]:
+        """Return the jammers that jam `target`: "network" for cables, or a value of the key `jams`."""
+        return [jammer for jammer in self.jammers if target_of(jammer, self) == target]
 
     @property
     def probes(self) -> bool:

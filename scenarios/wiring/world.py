@@ -20,7 +20,7 @@ from netsim.network.medium import Medium, MediumLaws
 from netsim.network.sizes import Sizes
 from netsim.records.sinks import NoRecorder
 from netsim.servers.rounds.dispatch import SelectionRule
-from netsim.servers.rounds.instruments import CableJamming
+from netsim.servers.rounds.instruments import LinkJamming
 from netsim.servers.sub_channels.channels import OwnLinks
 from netsim.simulation import Simulation
 from scenarios.registry.components import Component, Keywords, construct
@@ -30,6 +30,7 @@ from scenarios.wiring.clients.energy import build_energy
 from scenarios.wiring.clients.population import Context, Population, resolve_parameters
 from scenarios.wiring.laws import channel_timeline
 from scenarios.wiring.learning.accounting import require_accountant
+from scenarios.wiring.network.jammers import build_medium_jamming
 from scenarios.wiring.network.outages import build_outages
 from scenarios.wiring.network.resending import resending_rule
 from scenarios.wiring.script.wiring import build_script
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import Availability, FloatArray
     from netsim.core.streams import Streams
     from netsim.network.access import AssignedAccess
+    from netsim.network.own_link_jamming import MediumJamming
     from netsim.network.transport.messages import PeerGraph
     from netsim.servers.rounds.probing import Probing
     from scenarios.schema.cautions import Caution
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from scenarios.wiring.clients.work import Training
     from scenarios.wiring.network.bandwidth import Carried
     from scenarios.wiring.network.cables import WiredNetwork
+    from scenarios.wiring.network.channels import BuiltChannels
     from scenarios.wiring.servers.server import Server
 
 
@@ -106,7 +109,7 @@ class World:
 
     @cached_property
     def server(self) -> Server:
-        """The server, with columns of rounds for the jamming of cables; raises UserError."""
+        """The server, with columns of rounds for the jamming of cables and of clients' own links; raises UserError."""
         server, trained = self.compose(self), self.trained
         if trained is not None and trained.eager:
             # An eager trainer trains ahead: it keeps what updates that are delivered were trained to.
@@ -117,7 +120,11 @@ class World:
             _train_ahead(server, trained)
         network = None if self.network is None else self.network.network
         if network is not None and network.jammed is not None and network.jammers is not None:
-            server.loop.add_instrument(CableJamming(cables=network.jammed, jammers=network.jammers))
+            server.loop.add_instrument(LinkJamming(links=[network.jammed], jammers=network.jammers))
+        medium = server.clients.medium
+        if medium.jamming.links and medium.jamming.jammers is not None and medium.access.assigned is None:
+            # With sub-channels, their instrument counts all jammers of the medium.
+            server.loop.add_instrument(LinkJamming(links=medium.jamming.links, jammers=medium.jamming.jammers))
         return server
 
     def start_workers(self) -> AbstractContextManager[None]:
@@ -204,25 +211,28 @@ class World:
         if self.scenario.channels is None:
             return OwnLinks(), self.new_pool()
         built = build_channels(self, places)
-        pool = self.new_pool(built.access)
+        pool = self.new_pool(built)
         return built.schedule(self, pool, places=places, refill=refill), pool
 
     def new_pool(
         self,
-        access: UplinkAccess[Update] | None = None,
+        channels: BuiltChannels | None = None,
         *,
         retry: bool = False,
         instant: bool = False,
         on_work: Callable[[Update], Load] | None = None,
     ) -> ClientPool:
-        """Return the clients. `access`: None for the access of `[uplink]`. `on_work`: as in `UpdateRules`. Raises UserError."""
+        """Return the clients. `channels`: None for the access of `[uplink]`. `on_work`: as in `UpdateRules`. Raises UserError."""
         scenario, context = self.scenario, self.context
-        if access is None:
+        if channels is None:
             count = scenario.uplink.sub_channels
-            access = OwnLinkAccess() if count is None else QueuedAccess(count=count)
+            access: UplinkAccess[Update] = OwnLinkAccess() if count is None else QueuedAccess(count=count)
+            jamming = build_medium_jamming(scenario, None, self.clients, self.streams, self.clock)
+        else:
+            access, jamming = channels.access, channels.jamming
         return ClientPool(
             clock=self.clock,
-            medium=self._medium(access),
+            medium=self._medium(access, jamming),
             presence=FollowedPresence(self.availability, self.streams["availability"]),
             accountant=self._accountant(),
             rules=UpdateRules(
@@ -242,8 +252,8 @@ class World:
         private = self.scenario.privacy is not None and self.scenario.privacy.mechanism != "none"
         return Ledger(clients=self.clients, schedule=self.schedule) if private else NoPrivacy(clients=self.clients)
 
-    def _medium(self, access: UplinkAccess[Update]) -> Medium:
-        """Return the links of all clients, with `access` to the uplink."""
+    def _medium(self, access: UplinkAccess[Update], jamming: MediumJamming) -> Medium:
+        """Return the links of all clients, with `access` to the uplink, and the jammers of both."""
         scenario, context, delays = self.scenario, self.context, self.delays
         return Medium(
             clients=self.clients,
@@ -267,6 +277,7 @@ class World:
                 scenario, context.streams, context.population, None if context.targets is None else context.targets.cut_offs
             ),
             sizes=self.sizes if scenario.server.sends_updates else Sizes(),
+            jamming=jamming,
         )
 
     def component(self, section: Component, group: str, path: str, supplied: Keywords, protocol: type | None = None) -> Any:

@@ -24,6 +24,7 @@ from netsim.network.access import AssignedAccess
 from netsim.network.jamming import Dwells, Jammer, Jammers
 from netsim.network.medium import Medium, MediumLaws
 from netsim.network.outages import ClientOutages
+from netsim.network.own_link_jamming import MediumJamming
 from netsim.network.sizes import Sizes
 from netsim.network.spectrum import Spectrum
 from netsim.servers.kinds.age_aware import age_aware_server
@@ -197,9 +198,9 @@ def world(
         law = Bernoulli(success=0.5) if states is None else Written(states)
     spectrum = Spectrum(channels=channels, law=timeline(law), delay=delay(channel_s), streams=streams, contention=contention)
     actors = [
-        jammer(name=f"j{i}", channels=channels, draws=streams[f"jammer.j{i}"], **given) for i, given in enumerate(jammers or [])
+        jammer(name=f"j{i}", target=spectrum, draws=streams[f"jammer.j{i}"], **given) for i, given in enumerate(jammers or [])
     ]
-    all_jammers = Jammers(jammers=actors, clock=clock, spectrum=spectrum, recorder=recorder)
+    all_jammers = Jammers(jammers=actors, clock=clock, recorder=recorder)
     access: AssignedAccess[Any] = AssignedAccess(spectrum=spectrum, jammers=all_jammers)
     medium = Medium(
         clients=clients,
@@ -212,6 +213,7 @@ def world(
         ),
         streams=streams,
         access=access,
+        jamming=MediumJamming(jammers=all_jammers),
         up=None if shared is None else shared(clock, clients),
         outages=ClientOutages(outages or []),
         sizes=Sizes(down=8, up=8 if shared is None else 100),

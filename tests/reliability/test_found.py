@@ -221,11 +221,11 @@ def test_a_dwell_shorter_than_the_clock_shows_lets_it_go_on() -> None:
 
     law: Any = Law()
     dwells = Dwells(dwell_s=1e-300, start=1e9)
-    jammer = Jammer(name="short", law=law, channels=2, draws=Streams(1)["jammer"], dwells=dwells)
-    spectrum: Any = type("Spectrum", (), {"begun": [0, 0], "delivered": [0, 0], "under_way": [[], []]})
+    target: Any = type("Target", (), {"count": 2, "begun": [0, 0], "delivered": [0, 0], "under_way": [[], []]})
+    jammer = Jammer(name="short", law=law, target=target, draws=Streams(1)["jammer"], dwells=dwells)
     for _ in range(3):
         before = jammer.next_s
-        jammer.decide(1, before, spectrum, spectrum)
+        jammer.decide(1, before, target)
         assert jammer.next_s > before
 
 

@@ -53,7 +53,8 @@ class Transfer(Step):
 
     `port`: carries the bytes after the delay; None if the delay includes their time. `access`: access to the uplink, which may
     add losses; None if clients have links of their own. `immediate`: True if a transfer that takes no time ends within the call
-    that begins it. `on_begin`: called when the message of an update leaves for the first time, or None.
+    that begins it. `on_begin`: called when the message of an update leaves for the first time, or None. Jammers of the clients'
+    own links strike each sending by itself.
     """
 
     sends_once: ClassVar[bool] = True
@@ -70,9 +71,10 @@ class Transfer(Step):
         access: UplinkAccess[Any] | None = None,
         on_begin: Callable[[Update], None] | None = None,
     ) -> None:
-        stage, sizes = direction.stage, medium.sizes
+        stage, sizes, down = direction.stage, medium.sizes, direction is DOWNWARD
         self.phase, self.power = stage.name, stage.power
-        self.foreseeable = self.sends_once and port is None and access is None
+        self._jamming, self._jammed = medium.jamming, medium.jamming.down if down else medium.jamming.up
+        self.foreseeable = self.sends_once and port is None and access is None and self._jammed is None
         self.begun = self.bytes = self.under_way = 0
         """Number of transfers begun so far, their bytes, and number of transfers in flight."""
         self._medium, self._direction = medium, direction
@@ -82,7 +84,6 @@ class Transfer(Step):
         self._survival = attrgetter(f"{direction.draws}.{direction.survival}")
         self._place = attrgetter(direction.place)
         self._bytes, self._bytes_row = direction.bytes, direction.bytes_row
-        down = direction is DOWNWARD
         self._sizes = sizes.model_sizes(medium.clients) if down else sizes.update_sizes(medium.clients)
         # The same as an array for `foresee`: one number, or (K,).
         self._size = np.asarray(sizes.down if down else sizes.up)
@@ -105,12 +106,24 @@ class Transfer(Step):
         place, delay = self._place(update), self._delay(update)
         # Draw survival now: at the end another law may be in force, after a change point.
         update.survives = self._survival(update).at(place, now)
+        self._enter_link(update, now)
         ends_s = delay.ends_at(place, now, begins_s)
         if ends_s > now or not self._immediate:
             self._executor.run(update, self, ends_s, now)
         else:
             update.phase, update.phase_start_s, update.due_s = self.phase, now, now
             self.finish(update, now)
+
+    def _enter_link(self, update: Update, now: float) -> None:
+        """Expose a message that is sent now to the jammers of its link."""
+        if self._jammed is None:
+            return
+        update.sent_s = now
+        if self._access is None:
+            # Access has said so already, or has found the sub-channel jammed.
+            update.jammed = False
+        self._jamming.catch_up()
+        self._jammed.begin(update)
 
     def finish(self, update: Update, now: float) -> None:
         """Handle the end of the delay: the message has arrived, or its bytes go onto the carrier now."""
@@ -125,8 +138,11 @@ class Transfer(Step):
         network, or None.
         """
         outage = None if self._outages is None else self._outages.cause(update.client, self._sent_s(update), now)
-        access_loss = None if self._access is None else self._access.loss(update)
-        cause = cause_of_loss(outage, access_loss, link, update.survives)
+        # With access, that knows about jamming, also of the client's own link.
+        hit = ("jammed" if update.jammed else None) if self._access is None else self._access.loss(update)
+        cause = cause_of_loss(outage, hit, link, update.survives)
+        if self._jammed is not None:
+            self._jammed.end(update, delivered=cause is None)
         if cause is None:
             self._executor.proceed(update, now)
         else:
@@ -146,23 +162,24 @@ class Transfer(Step):
             self._port.listen(partial(on_carried, self))
 
     def close(self, update: Update, now: float) -> None:
-        """Record start and end, and take bytes that are left off the carrier."""
+        """Record start and end, and take a message that is cut short off its link and the carrier."""
         # Write the start again: a transfer that goes on into a later attempt is recorded in the attempt in which it ends.
         setattr(update, self._start, update.phase_start_s)
         setattr(update, self._end, now)
         self.under_way -= 1
-        if self._port is not None:
-            self._leave_port(update)
+        self._leave(update)
 
     def drop(self, update: Update) -> None:
-        """Take the bytes off the carrier without a record: the update is discarded."""
+        """Take the message off its link and the carrier without a record: the update is discarded."""
         self.under_way -= 1
-        self._leave_port(update)
+        self._leave(update)
 
-    def _leave_port(self, update: Update) -> None:
-        """Take the update's bytes off the carrier, if they are on it."""
+    def _leave(self, update: Update) -> None:
+        """Take the message of `update` off its link and the carrier, where it is still on them."""
         if self._port is not None and update.client in self._port:
             self._port.leave(update.client)
+        if self._jammed is not None:
+            self._jammed.leave(update)
 
     def resume(self, update: Update) -> None:
         """Count an update that is taken over in this step."""

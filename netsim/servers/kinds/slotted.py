@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from netsim.servers.rounds.loop import RoundLoop
 
 _NAN = math.nan
+ValueT = TypeVar("ValueT", bound=Any)
+
+
+def _add_jamming(counts: dict[str, ValueT], more: dict[str, ValueT]) -> dict[str, ValueT]:
+    """Return `counts` and those of `more`. What jammers of updates and jammers of messages did is added up."""
+    both = {name: counts[name] + more[name] for name in ("jammed", "jam_dwells") if name in counts and name in more}
+    return counts | more | both
 
 
 class OpinionLearner(Learner, Protocol):
@@ -156,7 +163,8 @@ class SlotServer(LoopServer, ABC):
         ready_s = self._test(slot, trained_s)
         opinions = self.learner.opinions(slot)
         columns: ColumnValues = {"consensus_s": decided_s - start_s, **trained}
-        columns |= yield from self._close_slot(slot, self.members.members, opinions, ready_s)
+        of_close = yield from self._close_slot(slot, self.members.members, opinions, ready_s)
+        columns = _add_jamming(columns, of_close)
         self.round = slot
         self._record(slot, start_s, trained_s, opinions, columns)
 
@@ -225,7 +233,6 @@ class SlotServer(LoopServer, ABC):
     def record_unfinished(self) -> None:
         """Record attempts and messages in flight at the end of the run."""
         self.rows.record_unfinished()
-        self.training.pool.medium.access.stop()
 
 
 class FlFaServer(SlotServer):
@@ -290,7 +297,7 @@ class FlFaServer(SlotServer):
 
     def counts(self) -> dict[str, int]:
         """Return the counts since the start of the run, those of jammers of opinions included."""
-        return super().counts() | self.uplink.transport.counts()
+        return _add_jamming(super().counts(), self.uplink.transport.counts())
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
@@ -435,7 +442,8 @@ class FlDaServer(SlotServer):
 
     def counts(self) -> dict[str, int]:
         """Return the counts since the start of the run, those of messages included."""
-        return super().counts() | self._message_counts() | {"messages_in_flight": self._links.in_flight}
+        counts = _add_jamming(super().counts(), self._message_counts())
+        return counts | {"messages_in_flight": self._links.in_flight}
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netsim.core.rows import ColumnValues, DetectionRow
@@ -64,14 +64,14 @@ class Jamming(Instrument):
         return {"jam_dwells": self.jammers.spent}
 
 
-class CableJamming(Instrument):
-    """Instrument for the effect of jammers on the transfers over a network of cables, and for the cost of jamming."""
+class LinkJamming(Instrument):
+    """Instrument for the effect of jammers on the transfers over `links`: cables, or clients' own links; and for their cost."""
 
     state_fields = ("_before",)
     round_columns = ("jammed", "jam_dwells")
 
-    def __init__(self, *, cables: JammedRoutes[Any], jammers: Jammers) -> None:
-        self._cables = cables
+    def __init__(self, *, links: Sequence[JammedRoutes[Any]], jammers: Jammers) -> None:
+        self._links = links
         self._jammers = jammers
         self._before = (0, 0)
         """(transfers hit, dwells) up to the last close."""
@@ -79,7 +79,7 @@ class CableJamming(Instrument):
     def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return `jammed` (hit transfers of all kinds) and `jam_dwells`."""
         hit_before, spent_before = self._before
-        hit, spent = self._before = self._cables.hit, self._jammers.spent
+        hit, spent = self._before = sum(links.hit for links in self._links), self._jammers.spent
         return {"jammed": hit - hit_before, "jam_dwells": spent - spent_before}
 
     def counts(self) -> dict[str, int]:

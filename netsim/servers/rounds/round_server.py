@@ -116,6 +116,8 @@ class AttemptRows:
             unused |= {"age_after_rounds", "age_after_s"}
         if not self._with_losses:
             unused |= {*LATER}
+        if loop.pool.pool.medium.jamming.links:
+            unused.discard("jammed")
         self.columns = tuple(name for name in UpdateRow._fields if name not in unused)
         """Columns that are not null throughout this run."""
         self._values: Callable[[Update | UpdateRow], tuple[Any, ...]] = attrgetter(*self.columns)
@@ -337,4 +339,3 @@ class RoundServer(LoopServer):
         self.rows.record_unfinished()
         if self.probing is not None:
             self.probing.stop()
-        self.loop.pool.medium.access.stop()

@@ -60,4 +60,4 @@ class ScheduledChannels(OwnLinks):
         self.detections = Detections(scheduler=scheduler, recorder=NoRecorder(), jammers=bool(access.jammers))
         disturbed = access.jammers or access.spectrum.contention
         self.instruments = [Jamming(jammers=access.jammers) if disturbed else Undisturbed(), self.detections]
-        self.recording = [access.jammers, self.detections]
+        self.recording = [self.detections]

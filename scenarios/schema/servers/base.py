@@ -146,9 +146,6 @@ def check_channels(scenario: "Scenario", contention: bool, key: str, senders: in
     """
     channels, scheduler = scenario.channels, scenario.scheduler
     if channels is None and scheduler is None:
-        if scenario.jammers and not scenario.jams_cables:
-            why = "jam the sub-channels of [channels]; give [channels] and [scheduler], or leave them out"
-            raise problem(("jammers",), "..", why)
         if contention:
             raise problem(("server", "contention"), True, "is about the sub-channels of [channels]; leave it out")
         return
@@ -167,15 +164,6 @@ def check_channels(scenario: "Scenario", contention: bool, key: str, senders: in
         if contention:
             why += f": scheduler.kind = {scheduler.kind!r} gives each one of its own; set scheduler.kind = 'random-access'"
         raise problem(("channels", "count"), channels.count, why)
-    refuse_links(scenario)
-
-
-def refuse_links(scenario: "Scenario") -> None:
-    """Refuse jammers of links between clients."""
-    for i, jammer in enumerate(scenario.jammers):
-        if jammer.links is not None:
-            reason = "there are links between clients with fl-da only; give reach"
-            raise problem(("jammers", i, "links"), jammer.links, reason)
 
 
 def require_policy(scenario: "Scenario", key: str, selected: int) -> Component:

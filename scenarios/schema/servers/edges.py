@@ -239,8 +239,9 @@ def check_edges(scenario: "Scenario") -> None:
     for name, reason in refused.items():
         if getattr(scenario, name) is not None:
             raise problem((name,), "..", reason)
-    if scenario.jammers and not scenario.jams_cables:
-        raise problem(("jammers",), "..", "jam sub-channels of one server; give them cables of [network], or leave them out")
+    if scenario.jammers_of("channels"):
+        reason = "jam sub-channels of one server; set jams = 'uplink' or 'downlink', or give them cables of [network]"
+        raise problem(("jammers",), "..", reason)
     if edges.moves is None and scenario.script is None and edges.moving != "lost":
         raise problem(("edges", "moving"), edges.moving, "nobody moves; give moves or a script, or leave it out")
     refuse_reward(scenario, "measures a selection of clients by the server; leave it out")

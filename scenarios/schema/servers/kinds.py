@@ -8,6 +8,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from netsim.core.protocols import FloatArray
 from scenarios.registry.components import component_of
+from scenarios.schema.jamming import Jammed
 from scenarios.schema.section import Section, missing, problem
 from scenarios.schema.servers.base import Server, check_channels, refuse_oracle, refuse_reward, require_policy
 from scenarios.schema.servers.buffered import Buffered
@@ -187,13 +188,18 @@ class Jammer(Section):
     """Name in the tables."""
     law: component_of("jammer")  # type: ignore[valid-type]
     """Law of the sub-channels that it jams in each dwell."""
+    jams: Jammed | None = None
+    """What it jams, by the table that describes it. channels: sub-channels; peers: links between clients; opinions: their way to
+    the server; uplink, downlink: each client's own link, numbered as the client, with all that crosses it, probes among it.
+    Absent: the first of peers, channels and opinions that there are, or `cables`."""
     reach: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
-    """The sub-channels it can jam (fl-da: links, in the order of their numbers in jams.parquet; fl-fa without `[channels]`:
-    clients, whose opinions it jams); absent: all."""
+    """The sub-channels it can jam (peers: links, in the order of their numbers in jams.parquet; opinions, uplink, downlink:
+    clients); absent: all."""
     links: Annotated[list[Annotated[list[Whole], Field(min_length=2, max_length=2)]], Field(min_length=1)] | None = None
-    """fl-da, in place of `reach`: the links it can jam, as pairs of neighbours."""
+    """In place of `reach`: the links between clients that it can jam, as pairs of neighbours."""
     cables: Literal["all"] | Annotated[list[str], Field(min_length=1)] | None = None
-    """In place of `reach`: it jams cables of `[network]`, by their names, or "all". What crosses a jammed cable is lost."""
+    """In place of `jams` and `reach`: it jams cables of `[network]`, by their names, or "all". What crosses a jammed cable is
+    lost."""
     at_once: Count = 1
     """Its power: how many sub-channels it can jam in one dwell."""
     budget: Annotated[int, Field(ge=0)] | None = None
@@ -215,6 +221,8 @@ class Jammer(Section):
             raise problem(("links",), self.links, "give either reach or links")
         if self.cables is not None and (self.reach is not None or self.links is not None):
             raise problem(("cables",), self.cables, "give one of reach, links and cables")
+        if self.cables is not None and self.jams is not None:
+            raise problem(("jams",), self.jams, "leave it out, or leave out cables: a jammer has one target")
         return self
 
 

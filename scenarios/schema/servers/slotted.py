@@ -10,7 +10,7 @@ from scenarios.registry.components import component_of
 from scenarios.schema.peers import Pause
 from scenarios.schema.per_client import PER_CLIENT_JSON, PerClientField, read_per_client
 from scenarios.schema.section import Section, missing, problem, refusal
-from scenarios.schema.servers.base import Server, check_channels, refuse_links, refuse_oracle, refuse_reward, require_policy
+from scenarios.schema.servers.base import Server, check_channels, refuse_oracle, refuse_reward, require_policy
 
 if TYPE_CHECKING:
     from scenarios.schema.scenario import Scenario
@@ -53,7 +53,7 @@ class _Slotted(Server):
     def check(self, scenario: "Scenario") -> None:
         """Refuse tables and policies that do not go with slots. Opinions must come either from a learner or from a law."""
         refuse_oracle(scenario)
-        self._check_jammers_and_channels(scenario)
+        check_channels(scenario, self.contention, "server.per_round", self.per_round)
         refuse_reward(scenario, "leave it out: a slot's reward is the average opinion")
         policy = require_policy(scenario, "per_round", self.per_round)
         is_built_in = ":" not in policy.kind
@@ -64,23 +64,6 @@ class _Slotted(Server):
         assert scenario.opinions is not None
         if (scenario.learner is None) == (scenario.opinions.synthetic is None):
             raise problem(("opinions", "synthetic"), "..", "must be given where there is no [learner], and only there")
-
-    def _check_jammers_and_channels(self, scenario: "Scenario") -> None:
-        """Raise a pydantic refusal if jammers could jam two things, or if tables of sub-channels are wrong or missing.
-
-        Jammers that are not of cables jam the first of these that the scenario has: messages between clients (`[peers]`),
-        sub-channels (`[channels]`), uploads of opinions.
-        """
-        jams_no_cables = bool(scenario.jammers) and not scenario.jams_cables
-        if jams_no_cables and scenario.peers is not None and scenario.channels is not None:
-            raise problem(("jammers",), "..", "jam the links of [peers] here, not [channels]; leave one of them out")
-        jams_opinions = scenario.peers is None and scenario.channels is None and scenario.scheduler is None
-        if jams_opinions:
-            refuse_links(scenario)
-        # `check_channels` takes all jammers for jammers of sub-channels: show it those only.
-        jams_channels = not jams_opinions and scenario.peers is None
-        checked = scenario if jams_channels else scenario.model_copy(update={"jammers": []})
-        check_channels(checked, self.contention, "server.per_round", self.per_round)
 
     def check_peers(self, scenario: "Scenario") -> None:
         """Raise a pydantic refusal if links between clients are needed and missing; here none are needed."""

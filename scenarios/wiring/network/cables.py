@@ -361,7 +361,9 @@ def _add_cable_jammers(network: RoutedNetwork, layout: Layout, scenario: Scenari
     """Build the jammers of cables. The network asks them about each transfer."""
     jammed = network.jammed_cables()
     # With priority LAST a dwell starts after all transfers that leave at the same time: it does not hit them.
-    jammers = build_jammers(scenario.jammers, context.streams, jammed, network.clock, priority=LAST, cable=layout.cable)
+    jammers = build_jammers(
+        scenario, {"network": jammed}, context.streams, network.clock, priority=LAST, cable=layout.cable
+    )
     network.let_jam(jammed, jammers)
 
 

@@ -23,12 +23,13 @@ from scenarios.schema.world import Clients
 from scenarios.wiring.clients.population import Context, Population, resolve_parameters
 from scenarios.wiring.laws import channel_timeline, delay_timeline
 from scenarios.wiring.network.bandwidth import channel_links
-from scenarios.wiring.network.jammers import build_jammers
+from scenarios.wiring.network.jammers import build_medium_jamming
 from scenarios.wiring.network.payload import updates_up
 
 if TYPE_CHECKING:
     from netsim.clients.update import Update
     from netsim.core.scheduling import ChannelScheduler
+    from netsim.network.own_link_jamming import MediumJamming
     from scenarios.wiring.world import World
 
 
@@ -62,6 +63,8 @@ class BuiltChannels:
     """The sub-channels of a scenario, before they are joined with the clients of a server."""
 
     access: AssignedAccess[Update]
+    jamming: MediumJamming
+    """Jammers of the sub-channels, and of the clients' own links."""
     scheduler: ChannelScheduler
     supplied: dict[str, object]
     """Arguments that schedulers and oracles are supplied with."""
@@ -108,9 +111,8 @@ def build_channels(world: World, places: int) -> BuiltChannels:
         streams=streams,
         contention=scenario.server.contends,
     )
-    # With `[peers]` the jammers jam links between clients, and with cables they jam cables: none is left for sub-channels.
-    jam_others = scenario.peers is not None or scenario.jams_cables
-    jammers = build_jammers([] if jam_others else scenario.jammers, streams, spectrum, world.clock)
+    jamming = build_medium_jamming(scenario, spectrum, world.clients, streams, world.clock)
+    assert jamming.jammers is not None
     supplied = {
         "clients": places,
         "channels": channels.count,
@@ -118,7 +120,8 @@ def build_channels(world: World, places: int) -> BuiltChannels:
         "truth": ChannelTruth(law, sequence, world.clock, spectrum),
     }
     return BuiltChannels(
-        access=AssignedAccess(spectrum=spectrum, jammers=jammers),
+        access=AssignedAccess(spectrum=spectrum, jammers=jamming.jammers),
+        jamming=jamming,
         scheduler=construct(scheduler, "scheduler", "scheduler", scheduler.parameters(), supplied),
         supplied=supplied,
     )

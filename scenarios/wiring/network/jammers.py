@@ -1,41 +1,50 @@
-"""The jammers of a scenario: of sub-channels, of links between clients, of opinions, or of the cables of `[network]`."""
+"""The jammers of a scenario: of sub-channels, of links between clients or to the server, of opinions, or of cables."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from netsim.core.clock import NORMAL
+from netsim.core.errors import check_unique
 from netsim.network.jamming import Dwells, Jammer, Jammers
+from netsim.network.own_link_jamming import JammedOwnLinks, MediumJamming
 from netsim.records.sinks import NoRecorder
 from scenarios.registry.components import Keywords, construct, name_parameters, name_refusals
+from scenarios.schema.jamming import target_of
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
     from netsim.core.streams import Streams
     from netsim.network.jammable import Jammable
-    from scenarios.schema.servers.kinds import Jammer as JammerSection
+    from netsim.network.spectrum import Spectrum
+    from scenarios.schema.scenario import Scenario
 
 
 def build_jammers(
-    sections: Sequence[JammerSection],
+    scenario: Scenario,
+    targets: Mapping[str, Jammable[Any]],
     streams: Streams,
-    jammed: Jammable[Any],
     clock: Clock,
     *,
     priority: int = NORMAL,
     link_between: Callable[[int, int], int] | None = None,
     cable: Callable[[str, str], int] | None = None,
 ) -> Jammers:
-    """Return the jammers of the sub-channels, links or cables `jammed`; `priority`: of their dwells, as of `Jammers`.
+    """Return the jammers of `targets`, by what they jam (`target_of`); `priority`: of their dwells, as of `Jammers`.
 
     `link_between`: returns the number of the link between two clients. `cable`: returns the number of a cable, from its name
     and the key that names it. Raises UserError.
     """
-    jammers, channels = [], jammed.count
-    for i, section in enumerate(sections):
-        path = f"jammers.{i}"
+    with name_refusals("jammers", name_parameters(len(scenario.jammers))):
+        check_unique([section.name for section in scenario.jammers])
+    jammers = []
+    for i, section in enumerate(scenario.jammers):
+        target = targets.get(target_of(section, scenario))
+        if target is None:
+            continue
+        path, channels = f"jammers.{i}", target.count
         keywords = {name: getattr(section, name) for name in ("name", "reach", "at_once", "budget")}
         dwells: Keywords = {"dwell_s": section.dwell_s, "start": math.inf if section.start == "script" else section.start}
         dwells["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
@@ -48,6 +57,19 @@ def build_jammers(
         law = construct(section.law, "jammer", f"{path}.law", section.law.parameters(), supplied)
         draws = streams[f"jammer.{section.name}"]
         with name_refusals(path, {*keywords, *dwells}):
-            jammers.append(Jammer(law=law, channels=channels, draws=draws, dwells=Dwells(**dwells), **keywords))
-    with name_refusals("jammers", name_parameters(len(jammers))):
-        return Jammers(jammers=jammers, clock=clock, spectrum=jammed, recorder=NoRecorder(), priority=priority)
+            jammers.append(Jammer(law=law, target=target, draws=draws, dwells=Dwells(**dwells), **keywords))
+    return Jammers(jammers=jammers, clock=clock, recorder=NoRecorder(), priority=priority)
+
+
+def build_medium_jamming(
+    scenario: Scenario, spectrum: Spectrum | None, clients: int, streams: Streams, clock: Clock
+) -> MediumJamming:
+    """Return the jammers of the clients' own links and of the sub-channels of `spectrum` (None: there are none).
+
+    Raises UserError.
+    """
+    down, up = (JammedOwnLinks(clients) if scenario.jammers_of(target) else None for target in ("downlink", "uplink"))
+    targets = {"channels": spectrum, "downlink": down, "uplink": up}
+    jammed = {name: target for name, target in targets.items() if target is not None}
+    jammers = build_jammers(scenario, jammed, streams, clock) if jammed else None
+    return MediumJamming(jammers=jammers, down=down, up=up)

@@ -73,7 +73,7 @@ def build_links(
         no_delay = Unchanging(Constant(value_s=0.0))
         instant = LinkLaws(delay=no_delay, channel=Unchanging(Perfect()))
         return Transport(clock=world.clock, graph=graph, laws=instant, streams=streams, recording=scenario.output.messages_table)
-    jammed = jammed_links(graph) if scenario.jammers and not scenario.jams_cables else None
+    jammed = jammed_links(graph) if scenario.jammers_of("peers") else None
     carrier, bytes_per_s = build_peer_carrier(section, context, world.clock)
     speed_km_per_s = section.speed_km_per_s
     if world.network is not None:
@@ -104,7 +104,7 @@ def build_links(
             absences=None if presence is None else Absences(graph=graph, presence=presence),
             clients=client_outages,
             jammed=jammed,
-            jammers=_jammers(world, jammed, lambda a, b: link_between(graph, a, b)),
+            jammers=_jammers(world, "peers", jammed, lambda a, b: link_between(graph, a, b)),
         ),
         recording=scenario.output.messages_table,
     )
@@ -125,14 +125,16 @@ def _outages(section: Peers, graph: PeerGraph) -> list[Outage]:
     return outages
 
 
-def _jammers(world: World, jammed: JammedRoutes[SentMessage] | None, link_of: Callable[[int, int], int] | None) -> Jammers | None:
-    """Return the jammers of the links `jammed`; None without such links.
+def _jammers(
+    world: World, target: str, jammed: JammedRoutes[SentMessage] | None, link_of: Callable[[int, int], int] | None
+) -> Jammers | None:
+    """Return the jammers of the links `jammed`, which are `target` in the scenario; None without such links.
 
     `link_of`: function that returns the number of the link between two clients; None: links are not named by clients.
     """
     if jammed is None:
         return None
-    return build_jammers(world.scenario.jammers, world.streams, jammed, world.clock, link_between=link_of)
+    return build_jammers(world.scenario, {target: jammed}, world.streams, world.clock, link_between=link_of)
 
 
 def build_opinion_links(
@@ -140,13 +142,11 @@ def build_opinion_links(
     context: Context,
     outages: ClientOutages | None,
     *,
-    jams: bool,
     presence: Presence | None,
 ) -> Transport:
     """Return the transport of opinions to the server; raises UserError.
 
-    `outages`: outages of clients that destroy opinions, too. `jams`: True if `[[jammers]]` jam the links of opinions.
-    `presence`: result of `message_presence`.
+    `outages`: outages of clients that destroy opinions, too. `presence`: result of `message_presence`.
     """
     section = world.scenario.opinions
     assert section is not None
@@ -155,7 +155,7 @@ def build_opinion_links(
     carrier = build_opinion_carrier(section, context, world.clock, message)
     if world.network is not None:
         carrier = world.network.up.carrier
-    jammed = jammed_links(star) if jams else None
+    jammed = jammed_links(star) if world.scenario.jammers_of("opinions") else None
     return Transport(
         clock=world.clock,
         graph=star,
@@ -170,7 +170,7 @@ def build_opinion_links(
             absences=None if presence is None else Absences(graph=star, presence=presence),
             clients=outages,
             jammed=jammed,
-            jammers=_jammers(world, jammed, None),
+            jammers=_jammers(world, "opinions", jammed, None),
         ),
         kind="opinion",
         recording=world.scenario.output.messages_table,

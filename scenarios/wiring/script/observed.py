@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,8 @@ class Scene:
     pool: ClientPool
     spectrum: Spectrum | None
     """Sub-channels, or None."""
-    jammers: Jammers | None
+    jammers: Sequence[Jammers]
+    """The jammers of the run, those of each kind of target by themselves."""
     graph: PeerGraph | None
     """Links between clients, or None."""
     slots: bool

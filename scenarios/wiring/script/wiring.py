@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -47,7 +47,7 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
     function = resolve("script", section.kind)
     runner = ScriptRunner(name=section.kind, clock=world.clock)
     pool, channels = server.clients, server.clients.medium.access.assigned
-    links, jammers = None if targets.cuts is None else server.transport, _jammers(world, server)
+    links, jammers = None if targets.cuts is None else server.transport, _all_jammers(world, server)
     scene = Scene(
         population=world.population,
         pool=pool,
@@ -72,8 +72,8 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
         targets.cut_offs.listen(links.report_reconnection)
         targets.cuts.expect(lambda: runner.due_s)
     targets.cut_offs.expect(lambda: runner.due_s)
-    if jammers is not None:
-        jammers.expect(lambda: runner.due_s)
+    for group in jammers:
+        group.expect(lambda: runner.due_s)
     _add_objects(world, targets, jammers)
     _register_renewals(world, server)
     _follow_ends_and_rounds(runner, server)
@@ -96,16 +96,14 @@ def _may_declare(group: str, scenario: Scenario) -> bool:
     return False
 
 
-def _jammers(world: World, server: Server) -> Jammers | None:
-    """Return the jammers of cables, of messages or opinions, or of the sub-channels; None if there are none."""
-    if world.scenario.jams_cables and world.network is not None:
-        return world.network.network.jammers
-    transport, channels = server.transport, server.clients.medium.access.assigned
-    message_jammers = None if transport is None else transport.jammers
-    return message_jammers or (None if channels is None else channels.jammers) or None
+def _all_jammers(world: World, server: Server) -> list[Jammers]:
+    """Return the jammers of cables, of messages or opinions, and of sub-channels and clients' own links, each kind by itself."""
+    cables = None if world.network is None else world.network.network.jammers
+    messages = None if server.transport is None else server.transport.jammers
+    return [group for group in (cables, messages, server.clients.medium.jamming.jammers) if group]
 
 
-def _add_objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
+def _add_objects(world: World, targets: Targets, jammers: Sequence[Jammers]) -> None:
     """Add the targets with a state that are replaced as a whole: presence, and the jammers' laws."""
     scenario, absent = world.scenario, targets.absent
     context = replace(world.context.without_run_changes(), targets=None)
@@ -113,11 +111,10 @@ def _add_objects(world: World, targets: Targets, jammers: Jammers | None) -> Non
     targets.all["availability"] = ScriptedObject(
         key="availability", entity="clients", law=presence, present=absent.inner, use=absent.follow
     )
-    if jammers is None:
-        return
-    channel_context = replace(context, population=Population(Clients(count=jammers.channels)))
+    by_name = {jammer.name: jammer for group in jammers for jammer in group.all}
     for i, section in enumerate(scenario.jammers):
-        jammer, key = jammers.find(section.name), f"jammers.{section.name}"
+        jammer, key = by_name[section.name], f"jammers.{section.name}"
+        channel_context = replace(context, population=Population(Clients(count=jammer.target.count)))
         law = Law[JammerLaw].from_scenario(section.law, "jammer", f"jammers.{i}.law", channel_context)
         targets.all[key] = ScriptedObject(key=key, entity=None, law=law, present=jammer.law, use=jammer.follow)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from netsim.core.errors import ParameterError
 from netsim.core.protocols import IntArray
 from netsim.core.rows import ScriptRow
 from netsim.network.jamming import Jammers
@@ -57,8 +58,7 @@ class World(Observed):
 
         A jammer with `start = "script"` rests from the beginning of the run.
         """
-        jammers = self._require_jammers()
-        number = self._do("start", f"jammers.{name}", None, ["start", name], lambda: jammers.start(name))
+        number = self._do("start", f"jammers.{name}", None, ["start", name], lambda: self._jammers_of(name).start(name))
         return Jamming(lambda: self._stop(name, number))
 
     def stop_jammer(self, name: str) -> None:
@@ -146,14 +146,16 @@ class World(Observed):
 
     def _stop(self, name: str, of: int | None) -> None:
         """Stop a jammer. `of`: number of the act that started it, if this takes that act back."""
-        jammers = self._require_jammers()
-        self._do("stop", f"jammers.{name}", None, ["stop", name], lambda: jammers.halt(name), of=of)
+        self._do("stop", f"jammers.{name}", None, ["stop", name], lambda: self._jammers_of(name).halt(name), of=of)
 
-    def _require_jammers(self) -> Jammers:
-        """Return the jammers of the run; raises UserError if there are none."""
-        if self._jammers is None:
+    def _jammers_of(self, name: str) -> Jammers:
+        """Return the jammers among which one is called `name`; raises UserError if there is none in the run."""
+        names = [jammer.name for group in self._jammers for jammer in group.all]
+        if not names:
             raise UserError("this scenario has no jammers; add [[jammers]]")
-        return self._jammers
+        if name not in names:
+            raise ParameterError("name", name, f"there is no such jammer; there are {', '.join(names)}")
+        return next(group for group in self._jammers if name in [jammer.name for jammer in group.all])
 
     def _remove_clients(self, clients: IntArray) -> None:
         """Take clients (n,) away."""

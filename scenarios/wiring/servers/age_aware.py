@@ -21,7 +21,7 @@ def asynchronous(world: World, section: Asynchronous) -> Server:
     UserError.
     """
     channels = build_channels(world, world.population.count)
-    pool = world.new_pool(channels.access, retry=True, instant=not section.contention)
+    pool = world.new_pool(channels, retry=True, instant=not section.contention)
     scheduled = channels.schedule(world, pool)
     return age_aware_server(
         pool=pool,

@@ -38,11 +38,8 @@ def fl_fa(world: World, section: FlFa) -> Server:
     """Return the server of kind "fl-fa": all clients send it their opinions, and it selects by them. Raises UserError."""
     parts, context = _build_parts(world, section), _slot_context(world)
     policy: OpinionPolicy = world.decider(OpinionPolicy, section.per_round)
-    scenario = world.scenario
-    # Jammers that are not of sub-channels, peers or cables jam the opinions.
-    jams = bool(scenario.jammers) and not (scenario.channels or scenario.peers or scenario.jams_cables)
     pool = parts.training.pool.pool
-    uplink = _opinion_uplink(world, context, pool.medium.outages, jams=jams, presence=message_presence(world, pool))
+    uplink = _opinion_uplink(world, context, pool.medium.outages, presence=message_presence(world, pool))
     return FlFaServer(parts, policy=policy, uplink=uplink, streams=world.streams)
 
 
@@ -154,13 +151,12 @@ def _opinion_uplink(
     context: Context,
     outages: ClientOutages | None,
     *,
-    jams: bool = False,
     presence: Presence | None = None,
 ) -> OpinionUplink:
     """Return the uplink of opinions. `presence` of clients; None: all are present."""
     section = world.scenario.opinions
     assert section is not None
-    transport = build_opinion_links(world, context, outages, jams=jams, presence=presence)
+    transport = build_opinion_links(world, context, outages, presence=presence)
     return OpinionUplink(
         transport=transport, streams=world.streams, size_bytes=section.size_bytes, wait_s=section.wait_s
     )

@@ -19,6 +19,5 @@ def channels_lose(scenario: Scenario) -> bool:
     channels = scenario.channels
     if channels is None:
         return False
-    # With `[peers]` the jammers jam links between clients, and with cables they jam cables.
-    jammed = bool(scenario.jammers) and scenario.peers is None and not scenario.jams_cables
+    jammed = bool(scenario.jammers_of("channels"))
     return channels.states is not None or channels.channel.kind != "perfect" or jammed or scenario.server.contends

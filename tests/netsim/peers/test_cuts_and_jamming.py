@@ -188,9 +188,9 @@ class Fixed:
 def jammed_world(budget: int) -> tuple[World, Fixed]:
     w = world(four(), per_round=1, belief=BeliefRules(exchanges=2), jam=True, max_resends=9, record=True)
     law = Fixed([0])
-    jammer = Jammer(name="a", law=law, channels=4, draws=Streams(1)["jam"], dwells=Dwells(dwell_s=2.0), budget=budget)
-    spectrum: Any = w.links.jammed
-    w.links.jammers = Jammers(jammers=[jammer], clock=w.clock, spectrum=spectrum, recorder=w.recorder)
+    target: Any = w.links.jammed
+    jammer = Jammer(name="a", law=law, target=target, draws=Streams(1)["jam"], dwells=Dwells(dwell_s=2.0), budget=budget)
+    w.links.jammers = Jammers(jammers=[jammer], clock=w.clock, recorder=w.recorder)
     return w, law
 
 

@@ -230,8 +230,8 @@ def test_jammers_strike_opinions_under_way_by_hand() -> None:
 
     clock, streams, law = Clock(), Streams(1), Both()
     jammed: Any = jammed_links(Star(3))
-    actor = Jammer(name="j", law=law, channels=3, draws=streams["jammer.j"], dwells=Dwells(dwell_s=0.5), at_once=2)  # type: ignore[arg-type]
-    jammers = Jammers(jammers=[actor], clock=clock, spectrum=jammed, recorder=NoRecorder())
+    actor = Jammer(name="j", law=law, target=jammed, draws=streams["jammer.j"], dwells=Dwells(dwell_s=0.5), at_once=2)  # type: ignore[arg-type]
+    jammers = Jammers(jammers=[actor], clock=clock, recorder=NoRecorder())
     given: dict[str, Any] = {"delay": Constant(value_s=1.0), "jammed": jammed, "jammers": jammers}
     sender = opinion_uplink(clients=3, streams=streams, clock=clock, **given)
     end_s, heard = collected(sender, 1, [0.0, 0.5, 2.0], 0.0)

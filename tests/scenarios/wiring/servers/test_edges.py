@@ -157,7 +157,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a jammer of sub-channels": (
         study(jammers=[{"name": "truck", "law": {"kind": "sweep"}}]),
-        r"jammers = .*jam sub-channels of one server; give them cables of \[network\], or leave them out",
+        r"jammers = .*jam sub-channels of one server; set jams = 'uplink' or 'downlink', or give them cables",
     ),
     "probes that nobody sends": (
         study(probe={"timed": False}),

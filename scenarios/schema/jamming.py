@@ -1,0 +1,71 @@
+"""Targets of jammers: what each jams, and the checks that it exists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, get_args
+
+from scenarios.schema.section import problem
+
+if TYPE_CHECKING:
+    from scenarios.schema.scenario import Scenario
+    from scenarios.schema.servers.kinds import Jammer
+
+Jammed = Literal["channels", "peers", "opinions", "uplink", "downlink"]
+"""Values of `jams`: the table that describes the links, or the sub-channels, that a jammer jams."""
+
+
+def target_of(jammer: Jammer, scenario: Scenario) -> Jammed | Literal["network"]:
+    """Return what `jammer` jams: "network" (cables), or a value of the key `jams`.
+
+    Without `jams` and `cables` it is the first of peers, channels and opinions that the scenario has.
+    """
+    if jammer.jams is not None:
+        return jammer.jams
+    if jammer.cables is not None:
+        return "network"
+    if scenario.server.sends_between_clients:
+        return "peers"
+    no_channels = scenario.channels is None and scenario.scheduler is None
+    return "opinions" if scenario.server.slotted and no_channels else "channels"
+
+
+def check_jammers(scenario: Scenario) -> None:
+    """Raise a pydantic refusal of the first jammer whose target does not exist, or is not said clearly."""
+    for i, jammer in enumerate(scenario.jammers):
+        target = target_of(jammer, scenario)
+        if scenario.network is None and jammer.cables is not None:
+            raise problem(("jammers", i, "cables"), jammer.cables, "there are no cables; add [network], or leave it out")
+        if scenario.jams_cables and jammer.cables is None:
+            raise problem(("jammers", i, "cables"), None, "must be given where another jammer has it: all jam cables, or none")
+        if target == "peers" and jammer.jams is None and jammer.links is None and scenario.channels is not None:
+            reason = "must be given where there are links between clients and sub-channels: 'peers' or 'channels'"
+            raise problem(("jammers", i, "jams"), None, reason)
+        why_not = _why_not(target, scenario)
+        if why_not is not None:
+            raise problem(("jammers", i, "jams"), target, why_not)
+        if jammer.links is not None and target != "peers":
+            reason = "names links between clients, which only jams = 'peers' jams; give reach"
+            raise problem(("jammers", i, "links"), jammer.links, reason)
+
+
+def _why_not(target: str, scenario: Scenario) -> str | None:
+    """Return why there is no such `target` in `scenario`, with the remedy; None if there is."""
+    server = scenario.server
+    there = {
+        "network": scenario.network is not None,
+        "channels": scenario.channels is not None,
+        "peers": server.sends_between_clients,
+        "opinions": server.slotted and not server.peer_to_peer,
+        "uplink": server.sends_updates,
+        "downlink": server.sends_updates,
+    }
+    if there[target]:
+        return None
+    reasons = {
+        "channels": "there are no sub-channels; give [channels] and [scheduler]",
+        "peers": "no client sends another a message here; set server.kind to fl-da or peers",
+        "opinions": "no client sends the server an opinion here; set server.kind = 'fl-fa'",
+    }
+    missing = reasons.get(target, f"server.kind = {server.kind!r} sends no models and updates")
+    remedies = [f"{name!r}" for name in get_args(Jammed) if there[name]]
+    return f"{missing}, or jam {' or '.join(remedies)}"
