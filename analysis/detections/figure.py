@@ -109,9 +109,11 @@ def _channel_means(run: Run, rounds: int) -> _ChannelMeans:
 
 def _draw_jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str]]:
     """Draw the dwells of jammers as bars within the rows of their sub-channels; return the entries of the legend."""
-    if not run.source.has("jams") or run.jams_cables:
+    if not run.source.has("jams"):
         return []
-    table = run.arrow("jams", ["round", "channel"])
+    table = run.arrow("jams", ["round", "channel", "jammer"])
+    of_channels = [name for name, jammed in run.jammed.items() if jammed == "channels"]
+    table = table.filter(np.isin(table.column("jammer").to_numpy(zero_copy_only=False).astype(str), of_channels))
     number, channel = run.row_of(table.column("round").to_numpy()), np.asarray(table.column("channel").to_numpy(), np.int64)
     closed = number < edges.size  # the end of the run may have cut the last round short
     number, channel = number[closed], channel[closed]

@@ -8,7 +8,7 @@ C counter, i mark, b and e begin and end of an async slice, s and f start and en
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,17 @@ _ARGUMENTS = {
     "jams": ("round", "hit", "destroyed"),
     "messages": ("round", "number", "resend", "outcome", "cause", "size_bytes"),
 }
+_JAMMED = {
+    "channels": "sub-channel",
+    "network": "cable",
+    "peers": "link",
+    "opinions": "opinion",
+    "uplink": "uplink",
+    "downlink": "downlink",
+}
+"""Words for what jammers jam, by the table that describes it."""
+_TRACKS = 1 << 24
+"""Tracks of the jammers of one target, at most."""
 # Columns of the rounds table that are drawn as curves.
 _COUNTERS = ("accuracy", "in_flight", "max_leak", "sum_age", "disagreement", "batteries_empty")
 _INSTANT_US = 1e-3
@@ -48,8 +59,8 @@ _INSTANT_US = 1e-3
 class Events:
     """Maker of the events of one trace. It collects the tracks that they lie on, which `name_events` names in the end."""
 
-    jammed: str = "sub-channel"
-    """Word for what jammers jam."""
+    jammed: Mapping[str, str] = field(default_factory=dict)
+    """What each jammer jams, by its name (`Run.jammed`)."""
     flows: int = 0
     """Number of ids given out to arrows and to messages so far."""
     tracks: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -130,10 +141,19 @@ class Events:
 
     def jam_events(self, table: pa.Table) -> Iterator[str]:
         """Yield a slice for each dwell of a jammer."""
-        channels, names = table.column("channel").to_pylist(), json_texts(table.column("jammer"))
+        names = json_texts(table.column("jammer"))
+        jammed = [self.jammed[name] for name in table.column("jammer").to_pylist()]
+        # Jammers of different targets have tracks of their own.
+        targets = list(dict.fromkeys(self.jammed.values()))
+        channels = [
+            channel + _TRACKS * targets.index(target)
+            for channel, target in zip(table.column("channel").to_pylist(), jammed, strict=True)
+        ]
         args = row_objects(table, _ARGUMENTS["jams"])
         (starts, _), (ends, _) = times_us(table, "start_s"), times_us(table, "end_s")
-        self.tracks |= {(JAMMERS, channel): f"{self.jammed} {channel}" for channel in channels}
+        self.tracks |= {
+            (JAMMERS, channel): f"{_JAMMED[target]} {channel % _TRACKS}" for channel, target in zip(channels, jammed, strict=True)
+        }
         for i, channel in enumerate(channels):
             yield _slice(JAMMERS, channel, names[i], starts[i], ends[i], args[i])
 

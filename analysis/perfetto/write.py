@@ -10,6 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
+import numpy as np
+
 from analysis.files import replace_file
 from analysis.perfetto.events import Events
 from analysis.results.run import Run
@@ -17,6 +19,7 @@ from analysis.results.sources import COLUMNS, TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 _EVENTS_OF: dict[TableName, Callable[[Events, pa.Table], Iterator[str]]] = {
     "rounds": Events.round_events,
@@ -66,30 +69,29 @@ def _text_writer(raw: BinaryIO, path: Path) -> TextIO:
 
 def _round_pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterator[pa.Table]:
     """Yield the rows of a table that lie in rounds `first` to `last`, as several `pyarrow.Table`; none without such a table."""
-    import pyarrow.compute
-
     if not run.source.has(table):
         return
-    if _numbers_communication_rounds(run, table):
-        # A row of the rounds table is a slot of several communication rounds.
-        first, last = (first - 1) * run.rounds_per_row + 1, None if last is None else last * run.rounds_per_row
     for piece in run.pieces(table, COLUMNS[table]):
-        rounds = piece.column("round")
-        inside = pyarrow.compute.greater_equal(rounds, first)
-        if last is not None:
-            inside = pyarrow.compute.and_(inside, pyarrow.compute.less_equal(rounds, last))
-        yield piece.filter(inside)
+        rows = _row_numbers(run, table, piece)
+        yield piece.filter((rows >= first) & (rows <= (rows.max(initial=first) if last is None else last)))
 
 
-def _numbers_communication_rounds(run: Run, table: TableName) -> bool:
-    """Return True if column `round` of a table counts communication rounds, False if it counts rows of the rounds table."""
-    # A jam of sub-channels or cables lies in a communication round, a jam of messages between clients in a slot.
-    return table in ("clients", "probes") or (table == "jams" and (bool(run.scenario.get("channels")) or run.jams_cables))
+def _row_numbers(run: Run, table: TableName, piece: pa.Table) -> NDArray[np.int64]:
+    """Return the row (n,) of the rounds table to which each row of `piece`, a part of `table`, belongs."""
+    rounds: NDArray[np.int64] = piece.column("round").to_numpy()
+    if table in ("clients", "probes"):
+        return run.row_of(rounds)
+    if table == "jams":
+        # A jam of messages between clients, or of opinions, lies in a slot; other jams lie in a communication round.
+        in_slots = [name for name, jammed in run.jammed.items() if jammed in ("peers", "opinions")]
+        names = piece.column("jammer").to_numpy(zero_copy_only=False).astype(str)
+        return np.where(np.isin(names, in_slots), rounds, run.row_of(rounds))
+    return rounds
 
 
 def _event_lines(run: Run, first: int, last: int | None) -> Iterator[str]:
     """Yield the events of rounds `first` to `last` as lines of JSON, table by table."""
-    events = Events(jammed="cable" if run.jams_cables else "sub-channel")
+    events = Events(jammed=run.jammed)
     for table, events_of in _EVENTS_OF.items():
         for piece in _round_pieces(run, table, first, last):
             yield from events_of(events, piece)

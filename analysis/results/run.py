@@ -123,10 +123,19 @@ class Run:
         """Folder of the run; None for a run in memory."""
         return self.source.folder
 
-    @property
-    def jams_cables(self) -> bool:
-        """True if its jammers jam cables of `[network]`. Column `channel` of the table `jams` then has numbers of cables."""
-        return any(jammer.get("cables") is not None for jammer in self.scenario.get("jammers", []))
+    @cached_property
+    def jammed(self) -> dict[str, str]:
+        """What each jammer jams, by its name: what column `channel` of the table `jams` has numbers of.
+
+        "network" (cables), "channels" (sub-channels), "peers" (links), or "opinions", "uplink" and "downlink" (clients).
+        """
+        tables = self.scenario
+        # A jammer says what it jams where the run has both sub-channels and links between clients.
+        usual = next((name for name in ("channels", "peers") if tables.get(name)), "opinions")
+        return {
+            jammer["name"]: jammer.get("jams") or ("network" if jammer.get("cables") is not None else usual)
+            for jammer in tables.get("jammers", [])
+        }
 
     @cached_property
     def scenario(self) -> dict[str, Any]:

@@ -62,10 +62,10 @@ def _why_not(target: str, scenario: Scenario) -> str | None:
     if there[target]:
         return None
     reasons = {
-        "channels": "there are no sub-channels; give [channels] and [scheduler]",
-        "peers": "no client sends another a message here; set server.kind to fl-da or peers",
-        "opinions": "no client sends the server an opinion here; set server.kind = 'fl-fa'",
+        "channels": "there are no sub-channels; give [channels] and [scheduler], or ",
+        "peers": "no client sends another a message here; set server.kind to fl-da or peers, or ",
+        "opinions": "no client sends the server an opinion here; set server.kind = 'fl-fa', or ",
     }
-    missing = reasons.get(target, f"server.kind = {server.kind!r} sends no models and updates")
-    remedies = [f"{name!r}" for name in get_args(Jammed) if there[name]]
-    return f"{missing}, or jam {' or '.join(remedies)}"
+    missing = reasons.get(target, f"server.kind = {server.kind!r} sends no models and updates; ")
+    names = [f"{name!r}" for name in get_args(Jammed) if there[name]]
+    return f"{missing}set jams to {' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))}"

@@ -20,6 +20,7 @@ from tests.helpers.suites import each_nth
 
 PAGE = Path(__file__).parents[3] / "docs" / "servers.md"
 ENDING: dict[str, Any] = {"kind": "trace", "time_s": [0.0], "bytes_per_s": [100.0], "after_end": "stop"}
+JAMMER: dict[str, Any] = {"name": "jammer", "law": {"kind": "random"}, "at_once": 4, "dwell_s": 0.5}
 LEVELS: dict[str, Any] = {"levels_bytes_per_s": [40.0, 200.0], "mean_stay_s": [0.5, 0.5]}
 FEATURES: dict[str, tuple[dict[str, Any], Callable[[MemoryRecorder, Any], bool]]] = {
     "losses on the clients' own links": (
@@ -89,8 +90,15 @@ FEATURES: dict[str, tuple[dict[str, Any], Callable[[MemoryRecorder, Any], bool]]
         lambda records, simulation: _caused(records, "sub-channel") and all(row.channel is not None for row in records.updates),
     ),
     "jammers of sub-channels": (
-        CHANNELS | {"jammers": [{"name": "jammer", "law": {"kind": "random"}, "at_once": 4, "dwell_s": 0.5}]},
-        lambda records, simulation: _caused(records, "jammed") and bool(records.jams) and _summed(records, "jam_dwells") > 0,
+        CHANNELS | {"jammers": [JAMMER | {"jams": "channels"}]},
+        lambda records, simulation: _caused(records, "jammed") and _books_jams(records),
+    ),
+    "jammers of the clients' own links": (
+        {"jammers": [JAMMER | {"jams": "uplink"}, JAMMER | {"jams": "downlink", "name": "below"}]}
+        | {"downlink.delay": {"kind": "constant", "value_s": 0.02}, "payload": {"down_bytes": 1, "up_bytes": 1}},
+        lambda records, simulation: {row.bytes_up for row in records.updates if row.cause == "jammed"} == {0, 1}
+        and {row.jammer for row in records.jams if row.hit} == {"jammer", "below"}
+        and _books_jams(records),
     ),
     "contention on sub-channels": (
         CHANNELS | {"scheduler": {"kind": "random-access"}, "server.contention": True},
@@ -118,6 +126,11 @@ def _caused(records: MemoryRecorder, cause: str) -> bool:
 
 def _summed(records: MemoryRecorder, column: str) -> int:
     return sum(getattr(row, column) or 0 for row in records.rounds)
+
+
+def _books_jams(records: MemoryRecorder) -> bool:
+    """True if rounds have transmissions that were hit; if they lack dwells, these began after the last close."""
+    return 0 < _summed(records, "jam_dwells") <= len(records.jams) and _summed(records, "jammed") > 0
 
 
 def _cells() -> tuple[list[tuple[str, str, bool]], ...]:
@@ -223,6 +236,8 @@ def _link_tables(feature: str, link: str) -> dict[str, Any]:
     changes = OF_LINKS[feature][0]
     apart = {"availability", "outages", "jammers"}
     given = {key if key in apart else f"{section}.{key}": value for key, value in changes.items()}
+    if "jammers" in given:
+        given["jammers"] = [jammer | {"jams": section} for jammer in given["jammers"]]
     return override(scenario_of(kind, rounds=6), first | given)
 
 
@@ -265,7 +280,7 @@ def test_what_makes_no_sense_is_refused(feature: str, kind: str) -> None:
 def test_the_second_table_names_every_feature_of_all_links() -> None:
     assert [cell[:2] for cell in BESIDES] == [(feature, link) for feature in OF_LINKS for link in LINKS]
     lacking = [cell[:2] for cell in BESIDES if not cell[2]]
-    assert lacking == [("jammers of these links", "probes")]
+    assert not lacking
 
 
 @pytest.mark.each_nth(5)
@@ -287,7 +302,3 @@ def test_the_feature_works_for_probes_and_opinions_and_between_clients(feature: 
         assert (sum(row.opinions_missing or 0 for row in records.rounds) > 0) == (cause is not None)
 
 
-@pytest.mark.parametrize(("feature", "link"), [cell[:2] for cell in BESIDES if not cell[2]])
-def test_what_probes_lack_is_refused(feature: str, link: str) -> None:
-    with pytest.raises(UserError):
-        build(parse(_link_tables(feature, link)))
