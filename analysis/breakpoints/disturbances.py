@@ -45,7 +45,8 @@ def disturbances(run: Run) -> pd.DataFrame:
 def _outage_interval(outage: dict[str, Any], starts_s: FloatArray) -> tuple[float, float] | None:
     """Return (start, end) in seconds of an `outage` that the scenario states; inf: it lasts to the end of the run.
 
-    None if the outage is drawn at random, or the run ends before it. `starts_s` (n,): starts of the rounds.
+    An outage by rounds ends as its `to_round` opens. None if the outage is drawn at random, or the run ends before it.
+    `starts_s` (n,): starts of the rounds.
     """
     if "from_s" in outage:
         return float(outage["from_s"]), float(outage.get("to_s", np.inf))

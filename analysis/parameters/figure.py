@@ -69,7 +69,7 @@ def parameter_figure(
 def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, restricted: str = "", look: Look = PLAIN) -> ShownFigure | None:
     """Draw means over seeds against two keys, as colour and number; those that may be the best are framed. None: no values.
 
-    `restricted`: as for `parameter_figure`.
+    `restricted`: what is averaged if not the metric itself, such as "min(time, 20 s)".
     """
     definition = metric(study.metric)
     means = study.means * definition.scale

@@ -78,7 +78,8 @@ def _free_colour(node: int, colouring: Colouring, colours: int) -> int:
 def _swap_on_path(start: int, first: int, second: int, colouring: Colouring) -> list[int]:
     """Swap the colours `first` and `second` on the longest path from `start` whose edges have them in turn; return its nodes.
 
-    The first edge of the path has the colour `first`.
+    The first edge of the path has the colour `first`. No edge of `start` may have the colour `second`: else the edges could form
+    a cycle, and the walk would not end.
     """
     swapped = {first: second, second: first}
     path, edges, colour = [start], [], first

@@ -182,7 +182,10 @@ class ClientPool(Tallies):
         return may_begin if busy_too else may_begin & ~self.busy
 
     def present_and_charged(self) -> BoolArray:
-        """Return True (K,) for clients that are present, and have enough charge to begin an update or to continue theirs."""
+        """Return True (K,) for clients that are present, and have enough charge to begin an update or to continue theirs.
+
+        `alive` of the energy of clients is False for an absent client, too.
+        """
         able, energy = self.availability.on, self.energy
         if energy is not None and self.alive_now:
             # A client at work goes on until its battery is empty; to begin takes more (the threshold of its battery).
@@ -357,8 +360,10 @@ class ClientPool(Tallies):
             on_begin(round, clients, version, steps)
 
     def add(self, updates: Sequence[Update], order: IntArray) -> None:
-        """Continue by events `updates` (n,) that were simulated as arrays. The ends of their steps are put on the clock in
-        `order` (n,), indices of `updates`, which decides between events of one instant.
+        """Let `updates` (n,), which were simulated as arrays so far, go on by events.
+
+        The ends of their steps are put on the clock in `order` (n,), indices of `updates`: of events of one instant, the first to
+        be put there comes first.
         """
         for update in updates:
             self.alive_now[update.client] = self._in_flight[update.client] = update

@@ -57,8 +57,9 @@ class Tallies:
         self.models_sent += len(clients)
 
     def count_ends(self, ended: Columns, *, all_delivered: bool) -> None:
-        """Count the attempts `ended`, simulated as arrays and in the order of ends: the same as `count_end` for each, except for
-        the number. `all_delivered`: True if every update was delivered.
+        """Count the attempts `ended`, simulated as arrays and in the order of ends, as `count_end` does for each of them.
+
+        It gives them no numbers. `all_delivered`: True if every update was delivered.
         """
         outcomes = ended.counts[OUTCOME]
         delivered: BoolArray | slice = slice(None)

@@ -117,7 +117,8 @@ class Law(Generic[LawT]):
     def _change(self, inner: _Inner, name: str, spec: object, chosen: IntArray | None, path: str) -> _Inner:
         """Return `inner` with parameter `name` set to `spec` for `chosen` clients (None: all); raises UserError.
 
-        A number for all clients stays a number: it becomes an array (K,) only if clients of the law differ.
+        A parameter that cannot differ between clients is set for all of them. Else a number for all clients stays a number, and
+        becomes an array (K,) only if clients of the law differ: the old values, with the new ones of the chosen clients.
         """
         if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(spec):
             try:
@@ -137,7 +138,7 @@ class Law(Generic[LawT]):
             if not is_per_client(old_value):
                 if not np.isin(inner.members, clients).all():
                     raise UserError(f"{path}: the other clients have no number there ({old_value!r}); give them one in the law")
-                old_value = np.nan
+                old_value = np.nan  # all clients of the law get a new value; NaN marks those of other laws
             values = np.array(np.broadcast_to(old_value, (self._clients,)), np.float64)
             values[clients[are_members]] = value[are_members] if isinstance(value, np.ndarray) else value
             # The law is evaluated for its own clients only, so entries of other clients may repeat any valid value.

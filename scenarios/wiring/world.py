@@ -112,10 +112,11 @@ class World:
         """The server, with columns of rounds for the jamming of cables and of clients' own links; raises UserError."""
         server, trained = self.compose(self), self.trained
         if trained is not None and trained.eager:
-            # An eager trainer trains ahead: it keeps what updates that are delivered were trained to.
+            # An eager trainer trains ahead: tell it which updates were delivered, so that it keeps their results.
             server.clients.follow(
                 lambda update: trained.on_delivery(update.client, update.begun_round) if update.outcome == "delivered" else None
             )
+        # Only where the server aggregates with this learner itself, and no edge does between them.
         if trained is not None and trained.promises and server.loop.outlast and server.loop.learner is trained:
             _train_ahead(server, trained)
         network = None if self.network is None else self.network.network

@@ -397,9 +397,10 @@ class LocalWork:
         measured: LossMeasures,
         shift: Tensor | None,
     ) -> Tensor:
-        """Return the rows (n, d) after `jobs` of clients that keep states.
+        """Return the trained models (n, d) of `jobs` of clients that keep states from one job to the next.
 
-        `memory` is changed in place to the states after the jobs, and `starts` gets the clients' own running statistics.
+        `memory` is changed in place to the states after the jobs, and `starts` gets the clients' own running statistics. Jobs of
+        one client are trained one after the other, each from the states that the one before it left.
         """
         first = measured.first
         trained, width = torch.empty_like(starts), self._trainer.parameters

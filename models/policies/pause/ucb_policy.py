@@ -94,7 +94,10 @@ class UcbPolicy(StateFields, ABC, NoProbes):
         """Raise ParameterError if the search cannot handle m of K clients. The default accepts all."""
 
     def select(self, view: View) -> IntArray:
-        """Return the m selectable clients that `_search` finds, ascending; all selectable clients if they are m or fewer."""
+        """Return the m selectable clients that `_search` finds, ascending; all selectable clients if they are m or fewer.
+
+        With `unexplored` "random", clients that were never selected come first, drawn by `_explore`.
+        """
         np.multiply(self._width, math.sqrt((self._per_round + 1) * math.log(view.round)), out=self._ucb)
         self._ucb += self._exploit
         rewards = self._rewards

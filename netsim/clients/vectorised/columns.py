@@ -149,7 +149,8 @@ class Columns:
         return [None] * len(self)
 
     def meter(self, until_s: float, *, ended: bool) -> None:
-        """Account for the energy drawn up to `until_s`. `ended`: True if all attempts ended by then, False if none did.
+        """Account for the energy drawn up to `until_s`. `ended`: True if all attempts ended by then, False if none did;
+        nothing between the two occurs.
 
         Repeated calls add only what is new: the row METERED counts what is accounted for.
         """

@@ -39,7 +39,7 @@ def round_outcome(closed: ClosedRound, latency_s: FloatArray, censored: BoolArra
 def reports_of(closed: ClosedRound, *, phases: bool) -> Reports:
     """Return the reports of a round's delivered updates to the policy (staleness, work, bytes, durations, losses).
 
-    They may be built when they are read first, because a delivered update does not change any more.
+    They may be built as late as at their first reading, because a delivered update does not change any more.
     """
     attempts, version = closed.attempts, closed.version
     reports = Reports.nothing(len(attempts))

@@ -82,9 +82,12 @@ def _read_marker(out: Path) -> Marker | None:
 
 
 def check_run(out: Path, overwrite: bool, files: Iterable[str] = ()) -> None:
-    """Raise UserError unless a run that writes `files` may go to `out`: new, empty or, with `overwrite`, an earlier run's."""
+    """Raise UserError unless a run may write `files` into the folder `out`.
+
+    It may if the folder does not exist, is empty, or holds an earlier run and `overwrite` is True.
+    """
     marker = _read_marker(out)
-    if marker is None:
+    if marker is None:  # new or empty
         return
     if marker.kind != "run":
         raise UserError(f"--out {str(out)!r}: holds a sweep; name a new or an empty folder")

@@ -81,7 +81,7 @@ def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trai
     if trained is not None:
         work: Work = trained.work
         return work
-    # The samples of clients are unknown if a scenario with a learner is only checked.
+    # The samples of clients are unknown if a scenario is checked without building its learner.
     if scenario.work is None or scenario.learner is not None:
         return None
     data_sizes = scenario.clients.data_sizes

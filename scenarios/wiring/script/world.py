@@ -200,8 +200,9 @@ class World(Observed):
     def _change(self, target: str, keywords: Mapping[str, Any], parameters: Keywords, *, scale: bool) -> Change:
         """Check a change of the law `target`, and apply it; raises UserError.
 
-        `keywords`: the clients, channels and edges that the script named, each None if it did not; only those that the law has
-        may be named. `parameters`: new values, or factors with `scale`.
+        `keywords`: the clients, channels and edges that the script named, each None if it named none. The parameters of
+        a law differ between one of the three at most, and no other may be named. `parameters`: new values, or factors with
+        `scale`.
         """
         law = self._targets.find(target)
         if not parameters:
