@@ -54,11 +54,12 @@ def _coarsen(age: FloatArray, round_edges: FloatArray) -> _AgeMap:
 def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
     """Draw a map of ages, clients against rounds or seconds, for the first run of each variant.
 
-    None if no run has records of clients and more than one round. `over`: the axis that the user chose, or None.
+    One scale of colours holds for all panels. None if no run has records of clients and more than one round. `over`: the axis
+    that the user chose, or None.
     """
     maps: dict[str, tuple[FloatArray, FloatArray]] = {}
     seeds: dict[int, None] = {}  # of the runs drawn, in their order
-    along = abscissa(groups, over)
+    along = abscissa(groups, over)  # along the horizontal axis
     for label, runs in groups.items():
         if len(maps) == MOST_PANELS or not runs:
             continue
@@ -70,20 +71,21 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
             seeds[runs[0].seed] = None
     if not maps:
         return None
-    # One scale for all panels. A few extreme ages must not use up its colours.
+    # A few extreme ages must not use up the colours of the scale.
     highest = max(float(np.quantile(age, 0.995)) for age, _ in maps.values())
     columns = min(2, len(maps))
     rows = -(-len(maps) // columns)
     with look.apply():
         size = (7.2, 1.4 + 2.3 * rows if columns > 1 else 3.6)
         figure, panels = new_figure((1.0,) * columns, rows=rows, size_in=size, share_y=False, look=look)
-        # A panel has its share of the width, less the space for labels beside the panels.
-        letters = max(12, int(0.75 * figure.get_figwidth() / columns * 72.0 / (0.56 * look.font_size)))
+        # Characters of a row of a title: panels take about 3/4 of the width, the rest is for labels beside them; a character is
+        # about 0.56 times as wide as the font is high, and an inch has 72 points.
+        title_length = max(12, int(0.75 * figure.get_figwidth() / columns * 72.0 / (0.56 * look.font_size)))
         for axes, (label, (age, edges)) in zip(panels, maps.items(), strict=False):
             cells, x_edges, y_edges = _coarsen(age, edges)
             # A round is as wide as its duration.
             image = axes.pcolorfast(x_edges, y_edges, cells.T, cmap="cividis", vmin=1.0, vmax=max(2.0, highest))
-            axes.set_title(drawable(label, letters), fontsize="medium", loc="left")
+            axes.set_title(drawable(label, title_length), fontsize="medium", loc="left")
             axes.set(xlabel=along.unit, ylabel="client")
             axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
             axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=along.over == "rounds"))

@@ -35,11 +35,12 @@ SHADES = {"jamming": "#E69F00", "outage": "#56B4E9"}
 
 
 def regret_around_changes(run: Run, *, window: int = WINDOW, unit: Unit = "rounds") -> Curve:
-    """Return the moving regret rate around the changes of a run, averaged over them; empty without changes or regret.
+    """Return the moving regret rate around the changes of a run, averaged over them: abscissae (241,) and rates (241,).
 
-    Abscissae: rounds or seconds since the change; they reach, to either side, half the shortest distance between two changes, or
-    between a change and the start or end of the run. A change in the last round has no time after it, and is left out. In
-    seconds the regret is counted per second.
+    Abscissae are rounds or seconds since a change, from -reach to +reach. The reach is half the shortest distance between two
+    changes, or between a change and the start or end of the run, so that no window holds rounds of two changes. In seconds the
+    rate is regret per second. A change in the last round has no time after it, and is left out. Both arrays are empty without
+    changes or regret.
     """
     regret = regret_of_rounds(run)
     firsts = [first for first in true_changes(run) if first < len(regret)]
@@ -47,16 +48,17 @@ def regret_around_changes(run: Run, *, window: int = WINDOW, unit: Unit = "round
         return np.zeros(0), np.zeros(0)
     starts_s, ends_s = (run.rounds[name].to_numpy(np.float64) for name in ("start_s", "end_s"))
     rate = moving_mean(regret, window)
-    begun: FloatArray = np.arange(1.0, len(regret) + 1.0)
-    position = begun
+    # Positions on the axis at which each round begins, and at which its rate is drawn.
+    starts: FloatArray = np.arange(1.0, len(regret) + 1.0)
+    positions = starts
     if unit == "seconds":
         # A rate is known when its round closes; a change acts when its first round begins.
-        begun, position, rate = starts_s, ends_s, rate / moving_mean(ends_s - starts_s, window)
-    at = begun[np.array(firsts) - 1]
-    edges = np.concatenate([[begun[0]], at, [position[-1]]])
+        starts, positions, rate = starts_s, ends_s, rate / moving_mean(ends_s - starts_s, window)
+    changes = starts[np.array(firsts) - 1]
+    edges = np.concatenate([[starts[0]], changes, [positions[-1]]])
     reach = float(np.diff(edges).min()) / 2.0
     grid = np.linspace(-reach, reach, 241)
-    return grid, np.mean([np.interp(change + grid, position, rate) for change in at], axis=0)
+    return grid, np.mean([np.interp(change + grid, positions, rate) for change in changes], axis=0)
 
 
 def regret_around_changes_figure(
@@ -87,7 +89,8 @@ def shares_figure(
 ) -> ShownFigure | None:
     """Draw the share of changes declared, and recovered from, by the time since the change (Kaplan-Meier).
 
-    Variants whose schedulers watch for no changes are not in the panel of declarations. None without changes.
+    A panel for declarations, without variants whose schedulers watch for no changes, and one for recoveries; an empty panel is
+    left out. None without changes.
     """
     window, unit = window or WINDOW, abscissa(groups, over).over
     if not any(true_changes(run) for runs in groups.values() for run in runs):
@@ -136,20 +139,21 @@ def course_figure(
         return None
     window, along = window or WINDOW, abscissa({run.label: [run]}, over)
     columns = run.columns(["round", "start_s", "end_s"])
-    position, begun = columns[along.column], columns["round" if along.over == "rounds" else "start_s"]
+    # A rate stands at the end of its round, as in `regret_around_changes`; a change acts at the start of its first round.
+    position, starts = columns[along.column], columns["round" if along.over == "rounds" else "start_s"]
     with look.apply():
         figure, (axes,) = new_figure(look=look)
         (line,) = axes.plot(position, moving_mean(regret, window), **line_style(0))
         lines: list[tuple[Artist, str]] = [(line, f"regret, moving mean of {window} rounds")]
         for first in changes:
-            axes.axvline(begun[first - 1], color=FAINT, linewidth=1.2, zorder=1)
+            axes.axvline(starts[first - 1], color=FAINT, linewidth=1.2, zorder=1)
         lines += [(Line2D([], [], color=FAINT, lw=1.2), "change")] if changes else []
         lines += _mark_declarations(axes, run, changes, position)
-        # A round reaches half way to its neighbours.
-        low, high, around = ("start_s", "end_s", 0.0) if along.over == "seconds" else ("first_round", "last_round", 0.5)
+        # On an axis of rounds, a round reaches half way to its neighbours.
+        low, high, margin = ("start_s", "end_s", 0.0) if along.over == "seconds" else ("first_round", "last_round", 0.5)
         for kind, rows in shaded.groupby("kind"):
             for left, right in rows[[low, high]].to_numpy().tolist():
-                axes.axvspan(left - around, right + around, color=SHADES[str(kind)], alpha=0.25, linewidth=0, zorder=0)
+                axes.axvspan(left - margin, right + margin, color=SHADES[str(kind)], alpha=0.25, linewidth=0, zorder=0)
             lines.append((Patch(color=SHADES[str(kind)], alpha=0.25), str(kind)))
         axes.set_ylabel("regret per round")
         along.label(axes)
@@ -158,15 +162,19 @@ def course_figure(
 
 
 def _mark_declarations(axes: Axes, run: Run, changes: Sequence[int], position: FloatArray) -> list[tuple[Artist, str]]:
-    """Mark the rounds in which `run` declared changes, by their cause; return the entries of the legend."""
+    """Draw a marker on the axis for each round in which `run` declared a change, by cause; return the entries of the legend.
+
+    `changes`: first rounds of the true changes. `position`: place of each round on the axis. Empty without declarations.
+    """
     if not run.has_detections or not len(run.detections):
         return []
     rounds = declared_rounds(run)
     causes = run_detections(run, changes).causes
     lines: list[tuple[Artist, str]] = []
     for cause, marker in (("change", "o"), ("jamming", "s"), ("false alarm", "X")):
-        at = rounds[[each_cause == cause for each_cause in causes]]
-        if len(at):
-            axes.plot(position[at - 1], np.zeros(len(at)), marker, color=INK, ms=6, ls="none", clip_on=False, zorder=4)
+        declared = rounds[[each_cause == cause for each_cause in causes]]
+        if len(declared):
+            heights = np.zeros(len(declared))
+            axes.plot(position[declared - 1], heights, marker, color=INK, ms=6, ls="none", clip_on=False, zorder=4)
             lines.append((Line2D([], [], color=INK, marker=marker, ls="none"), f"declared: {cause}"))
     return lines

@@ -47,7 +47,11 @@ class Costs:
 
 
 def makespan_s(costs: Costs, runs: int, workers: int) -> float:
-    """Simulate the seconds from the start of a sweep to its last result."""
+    """Simulate a sweep as the module's header describes, and return the seconds from its start to its last result.
+
+    Equal arguments give equal seconds: the generator has a fixed seed.
+    """
+    # Four runs for each worker, at least: then the last half is served at the rate that later runs keep.
     simulated = min(runs, max(SIMULATED, 4 * workers))
     generator = np.random.default_rng(0)
     # Deviation of the logarithm of a log-normal law with this coefficient of variation.
@@ -56,6 +60,7 @@ def makespan_s(costs: Costs, runs: int, workers: int) -> float:
     free_at_s = [costs.start_s] * min(workers, simulated)  # a heap, an entry for each worker
     served_s, served_times_s = costs.start_s, []
     for run_s in times_s.tolist():
+        # The worker that is free first gets the run, as soon as the scheduler has served the one before it.
         served_s = max(served_s, heapq.heappop(free_at_s)) + costs.task_s
         heapq.heappush(free_at_s, served_s + run_s)
         served_times_s.append(served_s)
@@ -63,7 +68,8 @@ def makespan_s(costs: Costs, runs: int, workers: int) -> float:
     if simulated == runs:
         return last_s
     half = simulated // 2
-    return last_s + (runs - simulated) * (served_times_s[-1] - served_times_s[half - 1]) / (simulated - half)
+    seconds_a_run = (served_times_s[-1] - served_times_s[half - 1]) / (simulated - half)
+    return last_s + (runs - simulated) * seconds_a_run
 
 
 class PlanRow(NamedTuple):
@@ -95,7 +101,10 @@ def format_duration(seconds: float) -> str:
 
 
 def plan_cells(costs: Costs) -> Cells:
-    """Return a row for each number of workers: duration and efficiency for each number of runs; then the bytes on disk."""
+    """Return the table of a plan: a row for each number of `WORKERS`, a column for each of `RUNS`.
+
+    A cell has the duration, and in brackets the share of the workers' time that runs take. The last row has the bytes on disk.
+    """
     texts = {(row.runs, row.workers): f"{format_duration(row.seconds)} ({row.share:.0%})" for row in plan_rows(costs)}
     cells = [[f"{count:,}", *(texts[runs, count] for runs in RUNS)] for count in WORKERS]
     disk = ["on disk", *(f"{runs * costs.run_bytes / 1e9:,.3g} GB" for runs in RUNS)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,15 @@ _CONSTANT_SPREAD = 1e-9
 
 class UnfitError(ValueError):
     """The durations do not determine a law; the message says why."""
+
+
+class SurvivalCurve(NamedTuple):
+    """Kaplan-Meier estimate of a survival function, a step at each time."""
+
+    times: FloatArray
+    """(m,) different complete times in seconds, ascending."""
+    survival: FloatArray
+    """(m,) estimated probability of a duration longer than each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +88,8 @@ class Durations:
         """Share of durations that were cut off."""
         return 1.0 - self.complete / self.number
 
-    def survival(self) -> tuple[FloatArray, FloatArray]:
-        """Return the complete times (m,), ascending, and the Kaplan-Meier estimates (m,) of the probability to exceed each.
+    def survival(self) -> SurvivalCurve:
+        """Return the Kaplan-Meier estimate of the probability to exceed each complete time.
 
         At equal times a complete duration comes before a bound: a duration that is cut off at t has not ended at t.
         """
@@ -88,7 +97,7 @@ class Durations:
         times, first = np.unique(self.seconds[~self.censored], return_index=True)
         complete = np.flatnonzero(~self.censored)
         ended = np.add.reduceat(self.counts[complete], first)
-        return times, np.asarray(np.cumprod(1.0 - ended / at_risk[complete[first]]), np.float64)
+        return SurvivalCurve(times, np.asarray(np.cumprod(1.0 - ended / at_risk[complete[first]]), np.float64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,33 +257,39 @@ def fit_laws(durations: Durations) -> list[FittedLaw]:
     if complete.max() - complete.min() <= _CONSTANT_SPREAD * max(complete.max(), 1e-12):
         value = float(complete.mean())
         return [FittedLaw("constant", {"value_s": Estimate(value, value, value)}, 0.0, 0.0, 0.0)]
-    curve = durations.survival()
-    laws = [_shifted_exponential(durations, curve)]
+    kaplan_meier = durations.survival()
+    laws = [_shifted_exponential(durations, kaplan_meier)]
     if complete.min() > 0.0:
-        laws += [_most_likely(kind, durations, curve) for kind in ("log-normal", "gamma", "weibull")]
+        laws += [_most_likely(kind, durations, kaplan_meier) for kind in ("log-normal", "gamma", "weibull")]
     laws.sort(key=lambda law: law.aic)
-    return [*laws, _empirical(durations, curve, longest)]
+    return [*laws, _empirical(durations, kaplan_meier, longest)]
 
 
-def _deviation(distribution: _Distribution, curve: tuple[FloatArray, FloatArray]) -> float:
-    """Return the largest distance between a distribution and the Kaplan-Meier estimate `curve`, on either side of its steps."""
-    times, survival = curve
+def _deviation(distribution: _Distribution, kaplan_meier: SurvivalCurve) -> float:
+    """Return the largest distance between the survival functions of a distribution and of the Kaplan-Meier estimate.
+
+    The estimate is a step function, so the distance is largest just before or just after a step: both are compared.
+    """
+    times, survival = kaplan_meier
     if not len(times):
         return 0.0
     expected = distribution.sf(times)
-    before = np.concatenate([[1.0], survival[:-1]])
-    return float(max(np.abs(expected - survival).max(), np.abs(expected - before).max()))
+    before_step = np.concatenate([[1.0], survival[:-1]])
+    return float(max(np.abs(expected - survival).max(), np.abs(expected - before_step).max()))
 
 
 def _make_law(
-    kind: str, estimates: Sequence[Estimate], durations: Durations, curve: tuple[FloatArray, FloatArray]
+    kind: str, estimates: Sequence[Estimate], durations: Durations, kaplan_meier: SurvivalCurve
 ) -> FittedLaw:
-    """Return the law of `kind` with these parameters, with its likelihood and its distance to the Kaplan-Meier `curve`."""
+    """Return the law of `kind` with the parameters `estimates`, in the order of the family's keys.
+
+    It holds the likelihood of the durations, and the distance to their Kaplan-Meier estimate.
+    """
     distribution = _FAMILIES[kind].distribution(*(estimate.value for estimate in estimates))
     parameters = dict(zip(_FAMILIES[kind].keys, estimates, strict=True))
     likelihood = _log_likelihood(distribution, durations)
     beyond = float(distribution.sf(durations.seconds.max()))
-    return FittedLaw(kind, parameters, likelihood, _deviation(distribution, curve), beyond)
+    return FittedLaw(kind, parameters, likelihood, _deviation(distribution, kaplan_meier), beyond)
 
 
 def _log_likelihood(distribution: _Distribution, durations: Durations) -> float:
@@ -284,7 +299,7 @@ def _log_likelihood(distribution: _Distribution, durations: Durations) -> float:
     return float(complete + (durations.counts[cut] @ distribution.logsf(durations.seconds[cut]) if cut.any() else 0.0))
 
 
-def _shifted_exponential(durations: Durations, curve: tuple[FloatArray, FloatArray]) -> FittedLaw:
+def _shifted_exponential(durations: Durations, kaplan_meier: SurvivalCurve) -> FittedLaw:
     """Return the law of a shift and an exponential excess, in closed form.
 
     With c complete of n durations, first complete time t1 and S the sum of all times beyond t1 (bounds before t1 count 0), the
@@ -300,11 +315,15 @@ def _shifted_exponential(durations: Durations, curve: tuple[FloatArray, FloatArr
     half_width = stats.f.ppf(LEVEL, 2, freedom) * excess / number
     shift = Estimate(max(0.0, first - excess / number), max(0.0, first - float(half_width)), first)
     mean = Estimate(excess, 2 * total / upper, 2 * total / lower)
-    return _make_law("shifted-exponential", [shift, mean], durations, curve)
+    return _make_law("shifted-exponential", [shift, mean], durations, kaplan_meier)
 
 
-def _most_likely(kind: str, durations: Durations, curve: tuple[FloatArray, FloatArray]) -> FittedLaw:
-    """Return the law of `kind` with the largest likelihood. Intervals come from its curvature in the parameters' logarithms."""
+def _most_likely(kind: str, durations: Durations, kaplan_meier: SurvivalCurve) -> FittedLaw:
+    """Return the law of `kind` with the largest likelihood.
+
+    The search runs over the logarithms of the two parameters, so that both stay above 0. The curvature of the log-likelihood
+    there gives the intervals, as for a normal estimator; their ends are then taken back from the logarithms.
+    """
     family, complete = _FAMILIES[kind], ~durations.censored
 
     def loss(logs: FloatArray) -> float:
@@ -326,7 +345,7 @@ def _most_likely(kind: str, durations: Durations, curve: tuple[FloatArray, Float
     half_width = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
     values, lows, highs = (np.exp(solution.x + sign * half_width).tolist() for sign in (0.0, -1.0, 1.0))
     estimates = [Estimate(*three) for three in zip(values, lows, highs, strict=True)]
-    return _make_law(kind, estimates, durations, curve)
+    return _make_law(kind, estimates, durations, kaplan_meier)
 
 
 def curvature(loss: Callable[[FloatArray], float], point: FloatArray, step: float = 1e-3) -> FloatArray:
@@ -342,13 +361,15 @@ def curvature(loss: Callable[[FloatArray], float], point: FloatArray, step: floa
     return matrix
 
 
-def _empirical(durations: Durations, curve: tuple[FloatArray, FloatArray], longest: float, size: int = 200) -> FittedLaw:
+def _empirical(durations: Durations, kaplan_meier: SurvivalCurve, longest: float, size: int = 200) -> FittedLaw:
     """Return the empirical law: at most `size` quantiles at equal steps of the Kaplan-Meier estimate.
 
     Probability above the last complete time goes to the `longest` observation, so that nothing is extrapolated.
     """
-    times, survival = curve
-    probabilities = (np.arange(min(size, max(2, durations.number))) + 0.5) / min(size, max(2, durations.number))
+    times, survival = kaplan_meier
+    count = min(size, max(2, durations.number))
+    probabilities = (np.arange(count) + 0.5) / count
+    # The first complete time that the probability has reached; `searchsorted` needs ascending values, hence the signs.
     indexes = np.searchsorted(-survival, -(1.0 - probabilities), side="left")
     values = np.where(indexes < len(times), times[np.minimum(indexes, len(times) - 1)], longest)
     beyond = float(survival[-1]) if durations.censored.any() else 0.0

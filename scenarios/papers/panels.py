@@ -109,7 +109,8 @@ def _show_no_progress(runs: Plan) -> AbstractContextManager[None]:
 def play_panel(request: Request, folder: Path, jobs: int | None = None, show: Show = _show_no_progress) -> Panel:
     """Run one panel into its folder, write its result, and return its record.
 
-    A panel with a complete record of equal checksum is not run again. `jobs`: processes; None: all cores.
+    A panel with a complete record of equal checksum is not run again; one that was interrupted keeps its runs, if its checksum is
+    equal. The complete record is written last, after all files. `jobs`: processes; None: all cores.
 
     Raises:
         UserError: it cannot be played, such as without the files of a data set.
@@ -253,7 +254,7 @@ def play_all(
 def _expected_core_s(request: Request, folder: Path) -> float:
     """Return the expected processor seconds of a panel: as its last complete record says, or else as its size costs.
 
-    0 if the record is of the present code, so that the panel is not played again.
+    0 if that record has the present checksum, so that the panel is not played again.
     """
     earlier = read_panel(folder)
     if earlier is None or not earlier.complete:

@@ -60,7 +60,10 @@ class Request:
 
 
 def plan_runs(request: Request) -> Plan:
-    """Return the checked plan of a reproduction's sweep, without runs if it needs no sweep; raises UserError."""
+    """Return the checked plan of a reproduction's sweep; raises UserError.
+
+    The plan has no runs if `judge`, searches or the cells of SAFA's table take the place of a sweep.
+    """
     if request.reproduction.solvers or request.reproduction.judge is not None:
         if request.seeds or request.settings:
             raise UserError(f"{request.reproduction.name}: simulates nothing, so that it takes neither --seeds nor --set")
@@ -86,9 +89,10 @@ def reproduce(
     jobs: int | None = None,
     progress: Callable[[SweepProgress], None] | None = None,
 ) -> Document:
-    """Run the missing runs of the plan `runs` into `out`/runs, and return the judged result.
+    """Run the missing runs of the plan `runs` into `out`/runs, and return the judged result; complete runs there are kept.
 
-    `figures`: style of figures; None: the default style. Raises UserError, KeyboardInterrupt.
+    Without a sweep, measure the searches or simulate the cells of SAFA's table instead. `figures`: style of figures; None: the
+    default style. Raises UserError, KeyboardInterrupt.
     """
     from analysis import open_sweep
     from analysis.figures.settings import FigureSettings
@@ -220,14 +224,17 @@ def _comparison_tables(request: Request, sweep: Sweep, comparison: Comparison) -
 
 
 def _comparison_table(request: Request, sweep: Sweep, comparison: Comparison, name: str, caption: str) -> Table:
-    """Return a table of the variants: metrics here, slots to the targets, and the published values."""
+    """Return a table with a row for each variant: metrics here, slots to the targets, and the published values.
+
+    `name`, `caption`: of the table. A published value that the paper does not give is a dash.
+    """
     from analysis.documents.blocks import Table
     from analysis.documents.comparison_tables import comparison_cells, heading, interval_words
 
     reproduction = request.reproduction
     # Seconds to the target are shown as slots, below.
-    without = {"target_s"} if reproduction.slots_to_target else set()
-    metrics = [metric for metric in reproduction.metrics if comparison.has(metric) and metric not in without]
+    left_out = {"target_s"} if reproduction.slots_to_target else set()
+    metrics = [metric for metric in reproduction.metrics if comparison.has(metric) and metric not in left_out]
     header, rows = comparison_cells(comparison, metrics)
     # Only the columns of the metrics, and not those of differences to the baseline.
     heads, cells = list(header[: len(metrics) + 1]), [list(row[: len(metrics) + 1]) for row in rows]

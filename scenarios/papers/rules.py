@@ -101,7 +101,9 @@ class LowerInEach:
         return f"{title}: {self.first} below {self.second} by more than {by}, in each seed"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
+        """Decide the rule seed by seed: open unless all differences are beyond the margin on the same side."""
         pair = [self.first, self.second]
+        # Compared anew: `comparison` ends where the first of all variants ends.
         compared = compare(sweep.only(pair), metrics=[self.metric], smoothing_s=comparison.smoothing_s)
         values = metric_by_seed(compared, pair, self.metric)
         differences = values[:, 0] - values[:, 1]
@@ -149,6 +151,7 @@ class Ratio:
         return f"{metric(self.metric).title}: {self.first} over {self.second} between {self.low:g} and {self.high:g}"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
+        """Decide the rule by the interval of the mean logarithm of the ratio; seeds with a value of 0 or below are left out."""
         values = metric_by_seed(comparison, [self.first, self.second], self.metric)
         positive = values[(values > 0.0).all(axis=1)]  # a ratio with 0 has no logarithm
         interval = _joint_interval(np.log(positive[:, 0] / positive[:, 1]), rules)
@@ -176,6 +179,7 @@ class Trend:
         return f"{metric(self.metric).title}{variants} {'rises' if self.rises else 'falls'} with {self.key}"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
+        """Decide the rule by the interval of the mean slope: of the metric on the parameter, over the variants, at each seed."""
         settings = {name: keys for name, keys in settings_of(sweep).items() if name.startswith(self.among)}
         key = check_key(settings, self.key)
         variants = sorted(settings, key=lambda name: float(settings[name][key]))

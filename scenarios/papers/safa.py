@@ -132,6 +132,7 @@ class _RoundLengths(NoRecorder):
         self.models_sent: list[float] = []
 
     def round(self, row: RoundRow) -> None:
+        """Note the length of a round, as the authors count it, and the number of models that the server sent in it."""
         length_s = row.end_s - row.start_s
         if row.picked_s is not None:
             # SAFA: the authors count up to the arrival of the last picked update, and 0 if none was picked.
@@ -157,7 +158,8 @@ def simulate_lengths(tables: Mapping[str, object]) -> MeanLengths:
     simulation, recorder = build(parse(dict(tables))).simulation, _RoundLengths()
     simulation.record_to(recorder)
     simulation.run()
-    length_s, model_s, sent = float(np.mean(recorder.lengths_s)), MODEL_BYTES / SERVER_BYTES_PER_S, np.array(recorder.models_sent)
+    length_s, sent = float(np.mean(recorder.lengths_s)), np.array(recorder.models_sent)
+    model_s = MODEL_BYTES / SERVER_BYTES_PER_S  # seconds of the server to send one model
     return MeanLengths(length_s + model_s * float(np.cumsum(sent).mean()), length_s + model_s * float(sent.mean()))
 
 
@@ -183,7 +185,8 @@ MOST_SPREAD = 0.25
 def verdict(published_s: float, runs_s: FloatArray) -> str:
     """Return the verdict on a published round length, which is that of one run, by the runs here, `runs_s` (seeds,).
 
-    It agrees within two standard deviations of one run from the mean. The rule was fixed before the first run.
+    It agrees within two standard deviations of one run from the mean. Where runs spread too much, there is no evidence. The rule
+    was fixed before the first run.
     """
     mean_s, spread_s = float(runs_s.mean()), 2.0 * float(runs_s.std(ddof=1))
     if spread_s > MOST_SPREAD * mean_s:

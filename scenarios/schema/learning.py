@@ -334,6 +334,8 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # sections are fr
         parameters = optimizer.parameters() if optimizer.kind == "sgd" else {}
         # The rate of a user's optimizer is unknown until it is built, and checked then; 1 passes here.
         own = is_own("optimizer", optimizer.kind)
+        # The key with which the user gave training of their own, for messages. At most one of the two is given.
+        training_key = "local_training" if self.local_training is not None else "trainer" if self.trainer is not None else None
         try:
             check_demands(
                 self.aggregation.demands,
@@ -341,7 +343,7 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # sections are fr
                 rate=1.0 if own else parameters.get("learning_rate"),
                 momentum=parameters.get("momentum", 0.0),
                 options=self.options(),
-                own_training="local_training" if self.local_training is not None else None if self.trainer is None else "trainer",
+                own_training=training_key,
                 server_optimizer=server_optimizer.kind,
                 server_rate=server_optimizer.parameters()["learning_rate"] if server_optimizer.kind == "sgd" else None,
             )

@@ -105,6 +105,7 @@ class Cluster:
         return max((1 + self._ahead) * self.count, 1) - len(self._under_way)
 
     def submit(self, index: int, work: Work) -> None:
+        """Give the run to the scheduler. Each attempt has a key of its own: under an equal key Dask returns the result before."""
         self._attempts += 1
         future = self._client.submit(
             _do_work,
@@ -112,6 +113,7 @@ class Cluster:
             not self._send_back,
             versions(),
             work,
+            # Each worker reports every half second, or less often if there are so many that the scheduler would not keep up.
             _ClusterBoard(self._name, index, max(self.count / _MOST_REPORTS_PER_S, 0.5)),
             key=f"{self._name}-{index}-{self._attempts}",
             pure=False,
@@ -121,6 +123,7 @@ class Cluster:
         future.add_done_callback(lambda future: self._done.put((index, future)))
 
     def collect(self, wait_s: float) -> list[tuple[int, Any]]:
+        """Return the runs that ended, each with its result or `Killed`; raises UserError if the scheduler has gone."""
         from distributed import KilledWorker
 
         results = []
@@ -149,6 +152,10 @@ class Cluster:
                 self._client.run(_stop, self._name)
 
     def check_reach(self, folder: Path) -> None:
+        """Raise UserError unless every worker reads in `folder` a file that this process writes there, and removes afterwards.
+
+        Workers that send results back need not reach it. A folder of the same path on another machine does not hold the file.
+        """
         if self._send_back:
             return
         probe = folder / f".{self._name}.netsim-tmp"

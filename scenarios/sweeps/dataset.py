@@ -110,7 +110,10 @@ def _has_checksum(file: Path, digest: str) -> bool:
 
 
 def _plan_parts(folder: Path, table: TableName) -> Iterator[_Part]:
-    """Yield the files of a table. They depend only on which runs are complete."""
+    """Yield the plan of each file of a table: the runs of a variant in the sweep's order, `RUNS_IN_A_FILE` in each file.
+
+    Runs without the table are left out. Files depend only on which runs are complete, so that files of an earlier attempt stay.
+    """
     ids = {(run["variant"], run["seed"]): str(run.get("id")) for run in read_manifest(folder).get("runs", ())}
     by_variant: dict[str, list[SweepEntry]] = {}
     for entry in open_sweep(folder).entries:
@@ -118,13 +121,16 @@ def _plan_parts(folder: Path, table: TableName) -> Iterator[_Part]:
             by_variant.setdefault(entry.variant, []).append(entry)
     for variant, entries in by_variant.items():
         for first in range(0, len(entries), RUNS_IN_A_FILE):
-            of_file = entries[first : first + RUNS_IN_A_FILE]
+            runs_of_file = entries[first : first + RUNS_IN_A_FILE]
             name = f"{DATASET}/{table}/variant={quote(variant, safe='')}/runs-{first // RUNS_IN_A_FILE:04}.parquet"
-            yield _Part(table, name, of_file, [ids[entry.variant, entry.seed] for entry in of_file])
+            yield _Part(table, name, runs_of_file, [ids[entry.variant, entry.seed] for entry in runs_of_file])
 
 
 def _write_part(folder: Path, part: _Part) -> Notes:
-    """Write one file of the data set and return its entry in the manifest. If no run has rows, the file is an empty table."""
+    """Write one file of the data set, run after run in pieces, and return its entry in the manifest.
+
+    The file appears complete or not at all. If no run has rows, it is an empty table with the same columns.
+    """
     import pyarrow
     import pyarrow.parquet
 

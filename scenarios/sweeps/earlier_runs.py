@@ -58,7 +58,10 @@ def stopping_lines(folder: Path) -> list[str]:
 
 
 def find_renamed_runs(wanted: Mapping[int, WantedRun], folder: Path) -> dict[int, str]:
-    """Find wanted runs that are complete under the name of another variant. Return their present paths, by number."""
+    """Find wanted runs that are complete under the name of another variant. Return their present paths, by number.
+
+    A run counts if `sweep.json` lists its identity, and the folder listed there holds it, undamaged.
+    """
     entries = read_manifest(folder).get("runs")
     path_of_id = {
         entry["id"]: entry["path"]
@@ -151,9 +154,10 @@ def find_states(
     damaged: Callable[[int, str], None],
     event_limit: int | None = None,
 ) -> dict[int, RunState]:
-    """Return the result of `find_state` for every wanted run, by number.
+    """Return the result of `find_state` for every wanted run, by number. Nothing on disk is changed.
 
-    Damaged runs are left out: `damaged(number, message)` is called for each.
+    Damaged runs are left out: `damaged(number, message)` is called for each. Of the warnings, which are alike, only the first is
+    passed on. Raises ChangedError.
     """
     states: dict[int, RunState] = {}
     with warnings.catch_warnings(record=True) as caught:
@@ -165,6 +169,6 @@ def find_states(
                 raise
             except UserError as error:
                 damaged(index, str(error))
-    if caught:  # one example is enough
+    if caught:
         warnings.warn(str(caught[0].message), stacklevel=2)
     return states

@@ -106,7 +106,10 @@ class _MemoryRun:
         return _unpack_work, (self.classes, self.limits, self.planned.pack())
 
     def __call__(self, board: Board) -> _Results | str:
-        """Return the results of the run, or the message of a mistake of the user's."""
+        """Return the results of the run, or the message of a mistake of the user's, or of the limit of wall time that it reached.
+
+        Another interrupt is raised, as it ends the sweep.
+        """
         planned, wall = self.planned, self.limits.wall(may_end_process=board.own_process)
         where = f"variant {planned.variant}, seed {planned.seed}"
 
@@ -127,6 +130,6 @@ class _MemoryRun:
 
 
 def _unpack_work(classes: Notes, limits: Limits, planned: tuple[str, str, int, Notes]) -> _MemoryRun:
-    """Return the work in another process. It must know the classes before it reads a scenario that names them."""
+    """Return the work, in the process that receives it, which must know `classes` before it reads a scenario that names them."""
     add_objects(classes)
     return _MemoryRun(unpack(*planned), classes, limits)

@@ -95,7 +95,7 @@ class Plan:
         return list(first.values())
 
     def modules(self, *more: str) -> list[str]:
-        """Return the slow modules that the runs need, and `more`, so that workers can import them as they start."""
+        """Return `more`, and the modules that runs need and that take long to import: workers import them as they start."""
         # Planning built the laws of the runs, so what they import is in `sys.modules`. Learners are built by the workers only.
         special = [name for name in ("scipy.special",) if name in sys.modules]
         return [*more, *special, *(["models.fl.build"] if any(run.scenario.learner is not None for run in self.runs) else [])]

@@ -112,7 +112,11 @@ class _RunningSweep:
         clear_sweep(self._folder, self._manifest(), [run.path for run in self._planned.runs])
 
     def add_seeds(self, earlier: Earlier) -> bool:
-        """Plan more seeds if the differences of variants are not known well enough. Return True if any were added."""
+        """Plan more seeds if the differences of variants are not known well enough. Return True if any were added.
+
+        The entry "until" of `sweep.json` is brought up to date in any case. With `earlier.resume`, results of the added runs that
+        an earlier attempt left are taken over.
+        """
         if self._planned.until is None:
             return False
         runs = [run.planned for run in self._wanted.values()]
@@ -132,9 +136,11 @@ class _RunningSweep:
         return bool(more)
 
     def _take_over(self, wanted: dict[int, WantedRun], allow_changed_code: bool) -> None:
-        """Add runs to the wanted ones, with the results that an earlier attempt left of them.
+        """Add runs, by number, to the wanted ones, and note which of them an earlier attempt completed or began.
 
-        A run may be complete (also under the name of another variant), cut off, damaged (then it has failed), or missing.
+        A run may be complete (also under the name of another variant: its folder is then moved), cut off (it resumes from its
+        checkpoint), damaged (it counts as failed, and is not simulated), or missing. All states are read before anything is
+        changed: ChangedError, for a run of other code, must leave the folder as it was.
         """
         damaged: dict[int, str] = {}
         states = find_states(
@@ -149,6 +155,8 @@ class _RunningSweep:
         paths = [run.planned.path for run in wanted.values()]
         extend_sweep(self._folder, paths)
         if not self._wanted:
+            # The first runs of this attempt. The list of failures on disk is the earlier attempt's: a run that fails again is
+            # listed anew. Seeds that are added later must not remove the failures of this attempt.
             self.failures.remove_file()
         self._wanted |= wanted
         for index, path in renamed.items():
@@ -164,7 +172,10 @@ class _RunningSweep:
         self._cut_off |= {index for index, state in states.items() if state == "cut off"}
 
     def simulate(self, stop: StopRequest, retries: int) -> None:
-        """Simulate all runs that are neither complete nor failed."""
+        """Simulate all runs that are neither complete nor failed, and note the outcome of each as it ends.
+
+        A run whose worker was killed is attempted again, at most `retries` times. A request to `stop` ends the loop early.
+        """
         for index in self._complete:
             self._workers.complete(index, self._wanted[index].planned.scenario.rounds)
         missing = [
@@ -180,6 +191,7 @@ class _RunningSweep:
             return WorkerRun(run.planned, run.code, out, resume=resume, limits=self._limits)
 
         def on_loss(index: int, killed: Killed, again: bool) -> None:
+            """Note that the worker of a run was killed, and whether the run is attempted `again`."""
             planned = self._wanted[index].planned
             self.failures.on_loss(planned, killed.reason, again)
             # The next attempt goes on from a checkpoint, which has no count of events.
@@ -212,7 +224,7 @@ class _RunningSweep:
         write_manifest(self._folder, self._manifest())
 
     def _manifest(self) -> Notes:
-        """Return the content of `sweep.json`: the complete runs, and the missing ones."""
+        """Return the content of `sweep.json`: the complete runs, and the missing ones, in the order of variants and seeds."""
 
         def entry(run: PlannedRun) -> Notes:
             return {"variant": run.variant, "label": run.label, "seed": run.seed}
@@ -247,7 +259,7 @@ def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
 
 
 def _identify(runs: Iterable[PlannedRun]) -> list[WantedRun]:
-    """Return the runs with their identities and the fingerprints of the user's code."""
+    """Return the runs, in their order, with their identities and the fingerprints of the user's code."""
     # Runs of a variant differ in the seed only, so all else is digested once a variant.
     variants: dict[str, tuple[str, Any]] = {}
     wanted = []
@@ -261,7 +273,11 @@ def _identify(runs: Iterable[PlannedRun]) -> list[WantedRun]:
 
 
 def _try_learners(workers: Workers, runs: Iterable[PlannedRun]) -> None:
-    """Build each different learner of a sweep's runs once on a worker, to find mistakes early; raises UserError."""
+    """Build each different learner of a sweep's runs once on a worker, to find mistakes before any file is written or removed.
+
+    Learners are alike if learner, privacy and clients are. Raises UserError for the first that cannot be built, also if its
+    worker was killed.
+    """
     different: dict[str, PlannedRun] = {}
     for run in runs:
         scenario = run.scenario

@@ -176,6 +176,7 @@ class _FileBoard:
         file = Path(self.file).with_name(f"{_WAITS}{self.index}")
 
         def report(text: str) -> None:
+            """Write what the run waits for into its file, which `Processes.progress` reads; an empty text removes the file."""
             # The watching thread calls this, and an error would end that thread silently. A full disk must not end the run.
             with suppress(OSError):
                 if text:
@@ -209,6 +210,7 @@ class Processes:
         return len(self._free)
 
     def submit(self, index: int, work: Work) -> None:
+        """Give the run to a free process, which it has for itself; replace the process if it was killed while idle."""
         from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
         executor = self._free.pop()
@@ -222,6 +224,7 @@ class Processes:
         future.add_done_callback(lambda future: self._done.put((index, future)))
 
     def collect(self, wait_s: float) -> list[tuple[int, Any]]:
+        """Return the runs that ended, each with its result or `Killed`; a killed process is replaced by a new one."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
         results = []
@@ -229,7 +232,7 @@ class Processes:
             executor = self._busy.pop(index)
             try:
                 results.append((index, future.result()))
-            except BrokenProcessPool as error:
+            except BrokenProcessPool as error:  # the process was killed during the run
                 end(executor)
                 executor = start(self._threads, self._modules)
                 results.append((index, Killed(reason_of(error))))

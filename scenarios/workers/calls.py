@@ -1,4 +1,4 @@
-"""Calls beside work that goes on: of what shows progress, and of what passes on an interrupt."""
+"""Calls repeated while a block runs, by which progress is shown and an interrupt is passed on."""
 
 from __future__ import annotations
 

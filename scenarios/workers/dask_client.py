@@ -27,9 +27,10 @@ def is_local(address: str) -> bool:
 
 @contextmanager
 def connect(address: str, key: str) -> Iterator[Any]:
-    """Yield a client of the scheduler at `address`; "local:N" starts one with N processes on this machine.
+    """Yield a client of the scheduler at `address`, which has a worker; "local:N" starts one with N processes on this machine.
 
-    `key`: the option that gave the address. Raises UserError.
+    `key`: the option that gave the address. Raises UserError if no worker answers within `_PATIENCE_S` seconds, or if one has
+    other versions of packages than this process.
     """
     try:
         import distributed
@@ -39,7 +40,7 @@ def connect(address: str, key: str) -> Iterator[Any]:
     with ExitStack() as stack:
         make_client: Any = distributed.Client
         local = _LOCAL.fullmatch(address)
-        target: Any = address if local is None else stack.enter_context(_local(int(local[1]), key))
+        target: Any = address if local is None else stack.enter_context(_local_cluster(int(local[1]), key))
         try:
             client = stack.enter_context(make_client(target, timeout=_PATIENCE_S, set_as_default=False))
             client.wait_for_workers(1, timeout=_PATIENCE_S)
@@ -54,13 +55,16 @@ def connect(address: str, key: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _local(workers: int, key: str) -> Iterator[Any]:
+def _local_cluster(workers: int, key: str) -> Iterator[Any]:
+    """Yield a scheduler with `workers` processes of one thread each on this machine, which end with the block.
+
+    Their files lie in a temporary folder. Dask's settings and the environment of this process are as before after the block.
+    """
     import dask
     import distributed
 
     if not workers:
         raise UserError(f"{key} 'local:0': needs a worker at least")
-    # A run whose worker is killed comes back at once: it is this program that tries again, and counts.
     create: Any = distributed.LocalCluster
 
     def start(**options: Any) -> Any:
@@ -68,10 +72,12 @@ def _local(workers: int, key: str) -> Iterator[Any]:
             return create(**options)
 
     settings = {
+        # A run whose worker is killed comes back at once: it is this program that tries again, and counts.
         "distributed.scheduler.allowed-failures": 0,
         "distributed.comm.timeouts.connect": "60s",
         "distributed.worker.preload": [dask_worker.__name__],
-        # Dask looks at its own pace (50 times a second in each process), at its machine, and at the stacks of its threads.
+        # Each process of Dask measures its event loop (50 times a second), its machine, and the stacks of its threads. Do that
+        # less often.
         "distributed.admin.tick.interval": "1s",
         "distributed.admin.system-monitor.interval": "10s",
         "distributed.worker.profile.enabled": False,
@@ -85,8 +91,9 @@ def _local(workers: int, key: str) -> Iterator[Any]:
         restored_environment([*dask.config.get("distributed.nanny.pre-spawn-environ"), "PYTHONHASHSEED"]),
         ThreadPoolExecutor(1) as thread,
     ):
+        # In a thread, so that an interrupt of this one cannot leave the cluster half started.
         with out_of_reach():
-            begun = thread.submit(
+            starting = thread.submit(
                 start,
                 n_workers=workers,
                 threads_per_worker=1,
@@ -96,7 +103,7 @@ def _local(workers: int, key: str) -> Iterator[Any]:
                 silence_logs="CRITICAL",
             )
         try:
-            yield begun.result()
+            yield starting.result()
         finally:
-            # One that is half started can be closed as little as it can be left alone.
-            begun.result().close()
+            # After an interrupt, wait for the start to end: a cluster that is half started cannot be closed.
+            starting.result().close()

@@ -34,7 +34,7 @@ class StopRequest:
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if so."""
+        """Raise KeyboardInterrupt if a stop was asked for."""
         if self.asked:
             raise KeyboardInterrupt
 
@@ -51,7 +51,7 @@ class StopRequest:
                 _withdraw_interrupt(self._thread)
 
     def limit(self, thread: int) -> bool:
-        """Stop the work in `thread` after its time limit, as `ask` does; return True if it had not ended before."""
+        """Ask the work in `thread` to stop at its time limit, as `ask` does; return False if it stops or has ended already."""
         with self._lock:
             if self.asked or self.settled:
                 return False
@@ -60,7 +60,7 @@ class StopRequest:
             return True
 
     def _interrupt_after(self, wait_s: float, thread: int) -> None:
-        """Interrupt `thread` in `wait_s` seconds, unless the request is settled by then, and again after twice the time.
+        """Interrupt `thread` in `wait_s` seconds, unless the request is settled by then; repeat after twice the wait, and so on.
 
         One interrupt can be lost: Python drops an exception that is raised in a finaliser or in the callback of a weak reference,
         and every import has such callbacks. The wait doubles, so that the work which ends after an interrupt can end in peace.
@@ -70,7 +70,10 @@ class StopRequest:
         self._alarm.start()
 
     def _insist(self, waited_s: float, thread: int) -> None:
-        """Interrupt `thread`, which was given `waited_s` seconds to stop."""
+        """Interrupt `thread`, which was given `waited_s` seconds to stop, and set the timer of the next interrupt.
+
+        By a signal, in the main thread: it also wakes a thread that waits in the system. Otherwise by an exception in Python.
+        """
         with self._lock:
             if self.settled:
                 return
@@ -99,13 +102,13 @@ def _withdraw_interrupt(thread: int) -> None:
 
 @contextmanager
 def out_of_reach() -> Iterator[None]:
-    """Threads and processes that are started within do not get SIGINT, which a terminal sends to all that run in it.
+    """Keep SIGINT from the threads and processes that are started in the block: a terminal sends it to all its processes.
 
-    They inherit it blocked. Where it comes meanwhile, to the main thread, it waits for the end of the block.
+    They inherit the signal as blocked. One that comes for this thread meanwhile is delivered after the block.
     """
     from multiprocessing import resource_tracker
 
-    # It is started beside the first child of a process, and in some versions of Python that unblocks the signal.
+    # Start the tracker now: the first child of a process starts it, which in some versions of Python unblocks the signal.
     with safe_path():
         resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -123,9 +126,11 @@ def ignore_interrupts() -> None:
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """Note the first SIGINT, SIGTERM or SIGHUP of the block; a second one, or `GRACE_S` seconds, raises KeyboardInterrupt.
+    """Note the first SIGINT, SIGTERM or SIGHUP of the block in the request that it yields; handlers are restored after the block.
 
-    In a thread other than the main one nothing changes: signals do not come there.
+    The work is to stop as it sees the request. A second signal, or `GRACE_S` seconds without an end, raises KeyboardInterrupt.
+    Signals that the process ignores stay ignored. In a thread other than the main one no handler is set: signals do not come
+    there.
     """
     request = StopRequest()
 

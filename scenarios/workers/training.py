@@ -36,12 +36,16 @@ Call = tuple[str, frozenset[str]]
 
 
 def calls_of(error: BaseException) -> tuple[Call, ...]:
-    """Return, for each frame, its module, and the "module:Name" of its function and of the classes of its object."""
+    """Return the calls through which an exception came, the outermost first, as data that can travel to another process.
+
+    A call has the module of its frame, and the "module:Name" of its function and of all classes of its first argument: of the
+    object, if it is a method. So it can be told whether code of a component raised the exception, also an inherited method.
+    """
     calls = []
     for frame, _ in traceback.walk_tb(error.__traceback__):
         code, module = frame.f_code, str(frame.f_globals.get("__name__"))
-        holder: Any = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-        bases = {f"{base.__module__}:{base.__qualname__}" for base in type(holder).__mro__}
+        first_argument: Any = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+        bases = {f"{base.__module__}:{base.__qualname__}" for base in type(first_argument).__mro__}
         calls.append((module, frozenset({f"{module}:{code.co_qualname.partition('.')[0]}"} | bases)))
     return tuple(calls)
 
@@ -88,7 +92,7 @@ class Ticket:
     report: Report | None = None
     problem: BaseException | None = None
     place: Any = None
-    """Place of the vectors while the ticket is running or done."""
+    """Place of the vectors while the ticket is running or done, in the form of the kind of workers; None: they take no memory."""
 
     def order(self) -> tuple[int, int, int, int]:
         """Return the key by which tickets begin: rank, then the older round (of updates under way), then the longest first."""
@@ -191,6 +195,7 @@ class TrainingWorkers(ABC):
         self._running.clear()
 
     def _ensure_open(self) -> None:
+        """Start the workers, unless they run. If one cannot start, all that was opened is closed again."""
         if self._resources is None:
             # This process, too, combines models that may be large.
             keep_freed_memory()
@@ -202,6 +207,7 @@ class TrainingWorkers(ABC):
             self._at_exit = weakref.finalize(self, ExitStack.close, self._resources)
 
     def submit(self, stack: Stack, starts: Vectors) -> Ticket:
+        """Queue a stack with the lowest rank, and begin it at once if a worker is free; starts the workers if needed."""
         self._ensure_open()
         with self._lock:
             ticket = Ticket(self._numbers, stack, starts, stack.work)
@@ -211,6 +217,11 @@ class TrainingWorkers(ABC):
         return ticket
 
     def collect(self, tickets: Sequence[Ticket], ends: Sequence[Vectors]) -> None:
+        """Wait for tickets, and write the results of each into the vectors of `ends` at the same place.
+
+        Raises the first problem of a ticket, and cancels those left, also after an interrupt. Workers that die meanwhile are
+        replaced by this loop (`tend`), since only the thread of the run may do so.
+        """
         left = dict(enumerate(tickets))
         try:
             with self._lock:
@@ -241,6 +252,7 @@ class TrainingWorkers(ABC):
         ticket.rank = min(ticket.rank, 1)
 
     def cancel(self, ticket: Ticket) -> None:
+        """Drop a ticket: out of the queue, or its result. A running one goes on, and `on_end` drops its result."""
         with self._lock:
             if self._waiting.pop(ticket.number, None) is None:
                 self._tally.unused += 1
@@ -250,6 +262,10 @@ class TrainingWorkers(ABC):
             ticket.state = "dropped"
 
     def facts(self) -> dict[str, Any]:
+        """Return facts for the summary: workers, jobs, and the share of the workers' time that training took.
+
+        `again`: jobs begun again because a worker died. `unused`: jobs whose result was dropped. `job_s`: mean seconds of a job.
+        """
         tally = self._tally
         if self._resources is not None:
             self._recount(self.count)
@@ -264,7 +280,7 @@ class TrainingWorkers(ABC):
         }
 
     def _recount(self, count: int) -> None:
-        """Note that there are `count` workers from now on."""
+        """Note that there are `count` workers from now on, and add the time of those until now to `there_s`."""
         tally, now = self._tally, time.perf_counter()
         tally.there_s += self.count * (now - tally.counted_s)
         tally.counted_s, tally.most, self.count = now, max(tally.most, count), count
@@ -272,7 +288,10 @@ class TrainingWorkers(ABC):
     # Ends of jobs
 
     def _feed(self) -> None:
-        """Give waiting tickets to free workers."""
+        """Give waiting tickets to free workers, in the order of `Ticket.order`, until one has no room for its vectors.
+
+        The caller holds the lock.
+        """
         while self._free and self._waiting:
             ticket = min(self._waiting.values(), key=Ticket.order)
             line = self.next_line()
@@ -292,9 +311,10 @@ class TrainingWorkers(ABC):
             self.release(ticket)
 
     def _make_room(self, ticket: Ticket) -> bool:
-        """Drop the result that is needed last, which is computed again later; False unless `ticket` cannot begin otherwise.
+        """Drop the result that is needed last, to make room for `ticket`, and queue it to be computed again; True if dropped.
 
-        Without this a run would wait forever for a ticket whose room is taken by results that are needed after it.
+        Only for a ticket that the run waits for, while no job runs whose end could make room. Otherwise the run would wait
+        forever for a ticket whose room is taken by results that are needed after it.
         """
         later = [done for done in self._done.values() if done.rank > 0]
         if ticket.rank or self._running or not later:
@@ -306,8 +326,13 @@ class TrainingWorkers(ABC):
         return True
 
     def on_end(self, line: int, ticket: Ticket, outcome: Report | Failure | Killed) -> None:
-        """Handle the outcome of a ticket; called from any thread."""
+        """Take the outcome of a ticket: free its worker, or note that it must be replaced, and wake the thread of the run.
+
+        Called from any thread. A ticket that was dropped meanwhile keeps no result. A killed worker's ticket waits again, and its
+        line is not free until `tend` has replaced the worker.
+        """
         with self._lock:
+            # The workers were closed, or the worker was given up before this report came.
             if self._resources is None or self._running.get(line) is not ticket:
                 return
             del self._running[line]
@@ -315,7 +340,8 @@ class TrainingWorkers(ABC):
             if isinstance(outcome, Killed):
                 self._broken.append((line, outcome.reason))
                 self.release(ticket)
-                self._again(ticket, outcome.reason, dropped)
+                if not dropped:
+                    self._retry(ticket, outcome.reason)
             else:
                 self._free.append(line)
                 self._tally.jobs += 1
@@ -330,9 +356,8 @@ class TrainingWorkers(ABC):
                 self._feed()
             self._changed.notify_all()
 
-    def _again(self, ticket: Ticket, reason: str, dropped: bool) -> None:
-        if dropped:
-            return
+    def _retry(self, ticket: Ticket, reason: str) -> None:
+        """Queue the ticket of a killed worker again; after `ATTEMPTS` attempts it has failed, with a UserError that says why."""
         ticket.attempts += 1
         if ticket.attempts < ATTEMPTS:
             self._tally.again += 1
@@ -345,7 +370,10 @@ class TrainingWorkers(ABC):
 
 
 def _problem(ticket: Ticket, failure: Failure) -> BaseException:
-    """Return the exception of a failure for the thread of the run."""
+    """Return the exception that the thread of the run raises for a failure in a worker.
+
+    Errors that have a handler of their own there keep their class; all others become a `TrainingError` with client and round.
+    """
     error = failure.error
     if error is not None and isinstance(error, MemoryError | AnswerError):
         return error
@@ -361,7 +389,7 @@ def train(bench: Bench, worker: str, stack: Stack, vectors: Vectors) -> Report |
 
 
 def failure_of(worker: str, error: BaseException) -> Failure:
-    """Return an exception as data."""
+    """Return an exception as data that can be pickled; of one that cannot, only class and message are kept."""
     kept: BaseException | None = error
     try:
         pickle.loads(pickle.dumps(error))

@@ -113,6 +113,10 @@ class TrainingCluster(TrainingWorkers):
         """True if the scheduler has gone."""
 
     def open(self, stack: ExitStack) -> None:
+        """Connect to the scheduler, and give each of its present workers a desk; raises UserError if one cannot train.
+
+        Workers that join later are taken in by `tend`, which only warns of one that cannot train.
+        """
         assert self._recipe is not None
         self._vectors = SharedVectors.open(stack, self._shared_bytes)
         parcel = Parcel(self.key, self._cluster, self._recipe, digest(self._x, self._y), self._device)
@@ -132,22 +136,26 @@ class TrainingCluster(TrainingWorkers):
         self._looked_s = self._last_seat_s = time.monotonic()
 
     def _admit(self, addresses: Sequence[str]) -> list[str]:
-        """Give each of these workers a desk, the first of a machine before its others; return the problems of those without."""
+        """Open a desk at each of these workers, and give it tickets from then on; return the problems of those that cannot train.
+
+        The first worker of a machine reads the samples and writes them to a folder; the others of the machine map its files, so
+        they must come later.
+        """
         from distributed import KilledWorker
 
         problems, folders = [], {seat.host: seat.facts.folder for seat in self._seats.values()}
         waiting: dict[str, str] = self._client.run(host, workers=list(addresses))
         reached: set[str] = self._client.sync(self._find_reachable, addresses)
         while waiting:
-            # Of a machine whose samples no worker has read, one worker comes first.
+            # All workers of a machine with a folder of samples, and one of each other machine.
             chosen: dict[str, str] = {}
             for address, machine in waiting.items():
                 chosen.setdefault(address if machine in folders else machine, address)
             desks = {address: self._open_desk(address, folders.get(waiting[address])) for address in chosen.values()}
-            for address, (desk, told) in desks.items():
+            for address, (desk, description) in desks.items():
                 machine = waiting.pop(address)
                 try:
-                    facts = told.result()
+                    facts = description.result()
                 except (KilledWorker, OSError) as error:
                     facts = DeskFacts("", f"it has left ({error})", False)
                 if facts.problem is not None:
@@ -176,7 +184,10 @@ class TrainingCluster(TrainingWorkers):
         return self._client.submit(*work, key=key, workers=[address], pure=False, retries=0)
 
     def _open_desk(self, address: str, folder: str | None) -> tuple[Any, Any]:
-        """Return the futures of a worker's desk, and of its facts."""
+        """Open a desk at a worker; return its future and that of its `DeskFacts`.
+
+        `folder`: samples on the worker's machine; None: the worker reads them itself.
+        """
         key = f"{self._name}-desk-{uuid.uuid4().hex}"
         desk = self._submit(address, open_desk, key, Place.here(), versions(), self._parcel, folder, key=key)
         return desk, self._submit(address, describe, desk, host(), self._vectors.file)
@@ -186,12 +197,13 @@ class TrainingCluster(TrainingWorkers):
         return list(range(self._lines - _PLACES, self._lines))
 
     def _take_seat(self, seat: _Seat) -> None:
+        """Let a worker with a desk get tickets, at once if the run has begun, and watch for its end."""
         with self._lock:
             self._seats[seat.address] = seat
             self._machines.add(seat.host)
             self._free += seat.lines
             self._recount(len(self._seats))
-            if self._resources is not None:
+            if self._resources is not None:  # None while `open` still admits the first workers
                 self._feed()
         seat.service.add_done_callback(partial(self._on_service_end, seat))
 
@@ -211,30 +223,39 @@ class TrainingCluster(TrainingWorkers):
         return next(seat for seat in self._seats.values() if line in seat.lines)
 
     def next_line(self) -> int:
-        # A second ticket waits at its worker: workers without one come first.
+        # A second ticket waits at its worker: idle workers come first.
         return min(self._free, key=lambda line: len(self._seat_of(line).running))
 
     def send(self, line: int, ticket: Ticket) -> bool:
+        """Copy the vectors of a ticket to where its worker gets them, and have it trained by the thread of the Dask client.
+
+        A worker of this machine gets them in shared memory, if a block is free; any other through Dask. False if vectors that
+        travel through Dask would take too much memory; a ticket that the run waits for begins nevertheless.
+        """
         from models.fl.training.stacks import Shape
 
         seat = self._seat_of(line)
         shape = Shape.of_vectors(ticket.starts)
         block = self._vectors.take(shape.size) if seat.facts.near else None
-        size = 4 * shape.size if block is None else 0
-        if size and ticket.rank and self._held + size > self._memory_bytes:
+        dask_bytes = 4 * shape.size if block is None else 0
+        if dask_bytes and ticket.rank and self._held + dask_bytes > self._memory_bytes:
             return False
         numbers = np.empty(shape.size, np.float32) if block is None else block.numbers()
-        for there, value in zip(shape.views(numbers).parts(), ticket.starts.parts(), strict=True):
-            there.copy_(value)
-        self._held += size
-        ticket.place = _Place(shape, size, block, numbers)
+        for target, value in zip(shape.views(numbers).parts(), ticket.starts.parts(), strict=True):
+            target.copy_(value)
+        self._held += dask_bytes
+        ticket.place = _TicketVectors(shape, dask_bytes, block, numbers)
         seat.running[line] = ticket
         call = pickle.dumps(TrainingCall(ticket.stack, shape, block))
         self._client.loop.add_callback(self._train, self._client, seat, line, ticket, ticket.place, call)
         return True
 
-    async def _train(self, client: Any, seat: _Seat, line: int, ticket: Ticket, place: _Place, call: bytes) -> None:
-        """Have a ticket trained by its worker."""
+    async def _train(self, client: Any, seat: _Seat, line: int, ticket: Ticket, place: _TicketVectors, call: bytes) -> None:
+        """Send a ticket to its worker, wait for the answer, and hand the outcome to `on_end`.
+
+        Runs in the event loop of `client`. `place` is an argument, because `ticket.place` may change meanwhile. The outcome is
+        dropped if the worker was given up before it came.
+        """
         from distributed.protocol.serialize import to_serialize
 
         outcome: Report | Failure | Killed
@@ -266,12 +287,13 @@ class TrainingCluster(TrainingWorkers):
 
     def fetch(self, ticket: Ticket, ends: Vectors) -> None:
         place = ticket.place
-        for value, there in zip(ends.parts(), place.shape.views(place.numbers).parts(), strict=False):
-            value.copy_(there)
+        # `ends` may lack the last part, the shift, which training does not change.
+        for value, result in zip(ends.parts(), place.shape.views(place.numbers).parts(), strict=False):
+            value.copy_(result)
 
     def release(self, ticket: Ticket) -> None:
         if ticket.place is not None:
-            self._held -= ticket.place.size
+            self._held -= ticket.place.dask_bytes
             if ticket.place.block is not None:
                 self._vectors.give(ticket.place.block)
             ticket.place = None
@@ -279,6 +301,12 @@ class TrainingCluster(TrainingWorkers):
     # Workers that come and go
 
     def tend(self) -> None:
+        """Give up workers that have left or hang, and take in workers that have joined, at most once every `_LOOK_S` seconds.
+
+        A worker that took too long is not taken in again; one without a sign of life is, when it gives one. New desks are opened
+        by another thread, so that the run need not wait for them. Raises UserError if the scheduler has gone, or if there was no
+        worker for `ALONE_S` seconds.
+        """
         now = time.monotonic()
         if self._lost:
             raise UserError(f"{self.key}: the scheduler has gone; start it again, and go on with netsim resume")
@@ -292,6 +320,7 @@ class TrainingCluster(TrainingWorkers):
             raise UserError(f"{self.key}: {reason}; start it again, and go on with netsim resume") from error
         longest_s = max(_SLOW_S, _SLOW * self._longest_s)
         with self._lock:
+            # The base class notes lines of killed workers here, to be replaced; here a worker's lines go with it.
             self._broken.clear()
             for seat in list(self._seats.values()):
                 if seen.get(seat.address, seat.alive[0]) != seat.alive[0]:
@@ -336,7 +365,7 @@ class TrainingCluster(TrainingWorkers):
             self._arriving.difference_update(addresses)
 
     def _on_service_end(self, seat: _Seat, future: Any) -> None:
-        """Note that a worker serves no longer, for it or the scheduler has gone."""
+        """Note that a worker serves no longer: give it up, or note for `tend` that the scheduler has gone."""
         with self._lock:
             if self._seats.get(seat.address) is not seat:
                 return
@@ -347,14 +376,14 @@ class TrainingCluster(TrainingWorkers):
                 self._vacate(seat, f"its worker was killed ({seat.address})")
 
     def _vacate(self, seat: _Seat, reason: str) -> None:
-        """Do without a worker; its tickets are given to others."""
+        """Give up a worker: its lines and its desk go, and its tickets are given to other workers. The caller holds the lock."""
         self._seats.pop(seat.address, None)
         self._recount(len(self._seats))
         self._free = [line for line in self._free if line not in seat.lines]
         running, seat.running = seat.running, {}
-        for place, (line, ticket) in enumerate(running.items()):
-            # The second waited at the worker: its end is not the ticket's doing.
-            ticket.attempts -= place > 0
+        for position, (line, ticket) in enumerate(running.items()):
+            # Only the first was being trained. The others waited at the worker: the attempt that `on_end` adds must not count.
+            ticket.attempts -= position > 0
             if ticket.place.block is not None:
                 # The worker may go on and write there: nothing else may use the block.
                 ticket.place = None
@@ -367,12 +396,12 @@ class TrainingCluster(TrainingWorkers):
 
 
 @dataclass(eq=False)
-class _Place:
+class _TicketVectors:
     """Vectors of a ticket."""
 
     shape: Shape
-    size: int
-    """Bytes that travel through Dask."""
+    dask_bytes: int
+    """Bytes that travel through Dask; 0 with a `block`."""
     block: Block | None
     """Place in shared memory, or None."""
     numbers: Numbers

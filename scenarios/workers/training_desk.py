@@ -132,7 +132,11 @@ def host() -> str:
 
 
 def open_desk(key: str, place: Place, wanted: dict[str, str | None], content: bytes, folder: str | None) -> Desk:
-    """Make the bench of this worker; `folder`: samples that another worker of this machine has read, or None."""
+    """Return a desk with the bench of this worker, or with the reason why it cannot train; registers the handler of jobs.
+
+    `key`: key of the desk's future, by which jobs name the desk. `wanted`: versions of packages in the process of the run.
+    `content`: a pickled `Parcel`. `folder`: samples that another worker of this machine has read, or None.
+    """
     worker = this_worker()
     name = f"worker {worker.address}"
     worker.handlers[TRAIN] = train_at_desk
@@ -142,14 +146,19 @@ def open_desk(key: str, place: Place, wanted: dict[str, str | None], content: by
             place.enter()
         parcel: Parcel = pickle.loads(content)
         keep_freed_memory()
-        desk = _desk(parcel, name, folder if folder and Path(folder).is_dir() else None, worker.local_directory)
+        desk = _build_desk(parcel, name, folder if folder and Path(folder).is_dir() else None, worker.local_directory)
     except Exception as error:  # whatever code of the user's own raises as it is imported
         desk = Desk(None, name, "", refusal(error))
     _DESKS[key] = desk
     return desk
 
 
-def _desk(parcel: Parcel, name: str, folder: str | None, parent: str) -> Desk:
+def _build_desk(parcel: Parcel, name: str, folder: str | None, parent: str) -> Desk:
+    """Return a desk whose bench maps the samples in `folder`; None: read and check them, and write them below `parent` first.
+
+    A folder that is made here is removed with the desk, or at once if the bench cannot be built. Raises UserError for code or
+    samples other than those of the run.
+    """
     from models.fl.devices import check_devices
     from models.fl.training.bench import Site
 
@@ -190,7 +199,11 @@ def serve(desk: Desk) -> None:
 
 
 async def train_at_desk(desk: str, call: bytes, numbers: Numbers | None = None) -> dict[str, Any]:
-    """Handler of a worker: have a stack trained in the thread that serves the desk with the key `desk`."""
+    """Handler of a worker: have a stack trained in the thread that serves the desk with the key `desk`; return the outcome.
+
+    `call`: a pickled `TrainingCall`. `numbers`: its vectors, unless they are in shared memory. The event loop only passes bytes
+    on: training, or unpickling what users wrote, would keep it from giving signs of life.
+    """
     from distributed.protocol.serialize import to_serialize
 
     found = _DESKS.get(desk)
@@ -214,7 +227,7 @@ async def train_at_desk(desk: str, call: bytes, numbers: Numbers | None = None) 
 
 
 def digest(x: Any, y: Any) -> str:
-    """Return the checksum of samples."""
+    """Return a checksum of samples `x`, `y`: of their types, shapes and values, wherever they are stored."""
     summed = hashlib.blake2b(digest_size=16)
     for part in (x, y):
         summed.update(repr((part.dtype, part.shape)).encode())

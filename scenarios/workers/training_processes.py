@@ -51,8 +51,14 @@ class TrainingProcesses(TrainingWorkers):
         self._beats: Any = None
         self._threads = 1
         self._longest_s = 0.0
+        """Seconds of the longest job so far."""
 
     def open(self, stack: ExitStack) -> None:
+        """Write samples and recipe to files, start all processes at once, and wait until each can train.
+
+        All files lie in folders that `stack` removes. Refuses, by UserError, a memory and disk too small for the vectors of one
+        client for each worker: a job without room for its vectors would wait forever.
+        """
         from models.fl.training.bench import Site
 
         assert self._recipe is not None
@@ -63,7 +69,7 @@ class TrainingProcesses(TrainingWorkers):
         if self._vectors.most_bytes < needed:
             reason = f"{self.count} workers need {needed} bytes for vectors on their way, of which there are fewer"
             raise UserError(f"learner.workers = {self.count}: {reason}, in memory and on disk; use fewer, or a smaller network")
-        # Samples are read once, and mapped by all workers.
+        # Samples are written once, and mapped by all workers: in memory if they take less than a quarter of what is free.
         self._site = Site(str(memory if 4 * self._x.numel() < shutil.disk_usage(memory).free // 4 else disk))
         self._site.write(self._x, self._y, recipe)
         self._beats = np.memmap(f"{disk}/beats", np.float64, "w+", shape=(self.count,))
@@ -75,20 +81,23 @@ class TrainingProcesses(TrainingWorkers):
             self._await_site(line, future)
         self._free = list(range(self.count))
 
-    def _seat(self, line: int) -> _Seat:
-        return _Seat(Place.here(), self._site, self._devices[line], self._beat_file, line, self.count)
+    def _setup(self, line: int) -> _WorkerSetup:
+        """Return the setup of worker number `line`; each job carries it, because a process may have been replaced."""
+        return _WorkerSetup(Place.here(), self._site, self._devices[line], self._beat_file, line, self.count)
 
     def _open_site(self, line: int) -> Any:
-        """Return the future of a worker's bench; an idle process that has come to an end is replaced."""
+        """Let a worker build its bench; return the future. An idle process that has come to an end is replaced."""
+        # The start counts as a sign of life: `tend` must not take a worker that imports torch for one that hangs.
         self._beats[line] = time.monotonic()
         try:
-            return submit(self._executors[line], _open, self._seat(line))
+            return submit(self._executors[line], _open, self._setup(line))
         except ends_of_process():
             return self._open_site_anew(line)
 
     def _open_site_anew(self, line: int) -> Any:
+        """Start a new process for a worker and let it build its bench; return the future."""
         self._executors[line] = start(self._threads, _MODULES)
-        return submit(self._executors[line], _open, self._seat(line))
+        return submit(self._executors[line], _open, self._setup(line))
 
     def _await_site(self, line: int, future: Any) -> None:
         """Wait until a worker can train; raises UserError."""
@@ -103,7 +112,7 @@ class TrainingProcesses(TrainingWorkers):
             raise UserError(f"learner.workers: worker {line} cannot train: {problem}")
 
     def _end(self) -> None:
-        """Kill processes that are at work, and keep idle processes for the next run."""
+        """Kill processes that are at work, and keep idle processes, without their benches, for the next run."""
         idle = []
         for line, executor in self._executors.items():
             if line in self._free:
@@ -116,6 +125,10 @@ class TrainingProcesses(TrainingWorkers):
         self._executors, self._free = {}, []
 
     def send(self, line: int, ticket: Ticket) -> bool:
+        """Copy the vectors of a ticket into a block, which the worker overwrites with its result, and submit the job.
+
+        False if no block is free. A worker that has died does not raise: its end is reported like one during the job.
+        """
         from models.fl.training.stacks import Shape
 
         shape = Shape.of_vectors(ticket.starts)
@@ -123,18 +136,23 @@ class TrainingProcesses(TrainingWorkers):
         if block is None:
             return False
         ticket.place = (block, shape)
-        for there, value in zip(shape.views(block.numbers()).parts(), ticket.starts.parts(), strict=True):
-            there.copy_(value)
+        for target, value in zip(shape.views(block.numbers()).parts(), ticket.starts.parts(), strict=True):
+            target.copy_(value)
         try:
-            future = self._executors[line].submit(_train, self._seat(line), ticket.stack, block, shape)
+            future = self._executors[line].submit(_train, self._setup(line), ticket.stack, block, shape)
         except ends_of_process() as error:  # it came to an end while it waited for work
             reason = reason_of(error)
+            # From another thread, as by `_on_done`: the caller holds the lock, and is in the midst of giving out tickets.
             threading.Thread(target=self.on_end, args=(line, ticket, Killed(reason)), daemon=True).start()
             return True
         future.add_done_callback(lambda future: self._on_done(line, ticket, future))
         return True
 
     def _on_done(self, line: int, ticket: Ticket, future: Any) -> None:
+        """Hand the outcome of a job to `on_end`: its report, `Killed` for the end of the process, `Failure` for another error.
+
+        Called in a thread of the executor.
+        """
         error = future.exception()
         if error is not None:
             outcome = Killed(reason_of(error)) if isinstance(error, ends_of_process()) else failure_of(f"worker {line}", error)
@@ -145,8 +163,9 @@ class TrainingProcesses(TrainingWorkers):
 
     def fetch(self, ticket: Ticket, ends: Vectors) -> None:
         block, shape = ticket.place
-        for value, there in zip(ends.parts(), shape.views(block.numbers()).parts(), strict=False):
-            value.copy_(there)
+        # `ends` may lack the last part, the shift, which training does not change.
+        for value, result in zip(ends.parts(), shape.views(block.numbers()).parts(), strict=False):
+            value.copy_(result)
 
     def release(self, ticket: Ticket) -> None:
         if ticket.place is not None:
@@ -154,6 +173,11 @@ class TrainingProcesses(TrainingWorkers):
             ticket.place = None
 
     def tend(self) -> None:
+        """End workers that hang, and replace those that have ended; raises UserError if a new one cannot train.
+
+        A worker hangs if it gives no sign of life or takes far longer than any job before. It is only killed here: its executor
+        then reports the end, `on_end` notes it in `_broken`, and a later call replaces it.
+        """
         with self._lock:
             broken, self._broken = self._broken, []
             running = dict(self._running)
@@ -166,6 +190,7 @@ class TrainingProcesses(TrainingWorkers):
             end(self._executors[line])
             self._executors[line] = start(self._threads, _MODULES)
             self._await_site(line, self._open_site(line))
+            # Only now may it get tickets: `on_end` does not free the line of a killed worker.
             with self._lock:
                 self._free.append(line)
 
@@ -173,15 +198,18 @@ class TrainingProcesses(TrainingWorkers):
         return super().facts() | {"devices": self._devices, "spilled": self._vectors.spilled if self._beats is not None else 0}
 
 
-# In a worker
+# What follows runs in a worker, `_WorkerSetup` is made in the process of the run and sent with each job.
 
 _BENCHES: dict[str, tuple[Bench, str]] = {}
-"""The bench of each run, and the name of this worker, by the folder of the site."""
+"""Bench of each run in this process, and the name of this worker in messages, by the folder of the run's `Site`.
+
+A bench holds the network and the samples, and trains stacks of clients.
+"""
 
 
 @dataclass(frozen=True)
-class _Seat:
-    """Data that a process needs to be a worker of a run."""
+class _WorkerSetup:
+    """All that a process needs to become worker number `line` of a run."""
 
     place: Place
     site: Site
@@ -193,9 +221,10 @@ class _Seat:
     """Workers of the run."""
 
     def bench(self) -> tuple[Bench, str]:
-        """Return the bench of the run and the name of this worker, which are made where they are not there.
+        """Return the bench of the run and the name of this worker in messages; build the bench at the first call in a process.
 
-        The library of processes ends one that has waited long, and starts another with the next job.
+        Every job calls this: the library ends a process that has waited long, and starts another, without a bench, for the next
+        job. The first call also enters the run's folder and starts the signs of life.
         """
         if self.site.folder not in _BENCHES:
             self.place.enter()
@@ -213,19 +242,23 @@ def _keep_process() -> None:
     process_executor._MAX_MEMORY_LEAK_SIZE = sys.maxsize
 
 
-def _open(seat: _Seat) -> str | None:
-    """Make the bench of a seat; returns an error in words, or None."""
+def _open(setup: _WorkerSetup) -> str | None:
+    """Build the bench of this process; return the reason why it cannot train, in words, or None."""
     try:
-        seat.bench()
+        setup.bench()
     except Exception as error:  # whatever code of the user's own raises as it is imported
         return refusal(error)
     return None
 
 
 def _beat(file: str, line: int, count: int) -> None:
+    """Write signs of life of worker `line` into `file`, a time for each of `count` workers, until the run removes the file.
+
+    Times are of the monotonic clock, which all processes of a machine share.
+    """
     try:
         beats = np.memmap(file, np.float64, "r+", shape=(count,))
-    except OSError:
+    except OSError:  # the run has ended already
         return
     while os.path.exists(file):
         beats[line] = time.monotonic()
@@ -233,10 +266,12 @@ def _beat(file: str, line: int, count: int) -> None:
 
 
 def _close(site: Site) -> None:
+    """Forget the bench of a run that ends, so that this process can wait for the next run without its memory."""
     _BENCHES.pop(site.folder, None)
     forget_mappings()
 
 
-def _train(seat: _Seat, stack: Stack, block: Block, shape: Shape) -> Report | Failure:
-    bench, name = seat.bench()
+def _train(setup: _WorkerSetup, stack: Stack, block: Block, shape: Shape) -> Report | Failure:
+    """Train a stack from the vectors in `block`, and overwrite them with the results; the report alone travels back."""
+    bench, name = setup.bench()
     return train(bench, name, stack, shape.views(block.numbers()))

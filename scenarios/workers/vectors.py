@@ -79,7 +79,10 @@ class SharedVectors:
 
     @classmethod
     def open(cls, stack: ExitStack, memory_bytes: int | None) -> SharedVectors:
-        """Return blocks in new folders, which `stack` removes; None: half of the shared memory that is free."""
+        """Return blocks in new folders, which `stack` removes, of at most half of the free shared memory and of the free disk.
+
+        `memory_bytes`: a smaller limit of the shared memory, or None.
+        """
         spill = Path(stack.enter_context(scratch_folder()))
         memory = Path(stack.enter_context(scratch_folder(_SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None)))
         half = shutil.disk_usage(memory).free // 2
@@ -93,7 +96,7 @@ class SharedVectors:
         return self._files[0].path
 
     def take(self, count: int) -> Block | None:
-        """Return a block of `count` numbers, or None if none is free."""
+        """Return a block of `count` numbers, in shared memory if there is room and else on disk; None if neither has room."""
         block = self._files[0].take(count)
         if block is None:
             block = self._files[1].take(count)

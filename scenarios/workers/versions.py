@@ -13,7 +13,7 @@ _PACKAGES = ("netsim", "numpy", "scipy", "simpy", "pyarrow", "torch")
 
 
 def versions() -> dict[str, str | None]:
-    """Python, netsim and the packages that results depend on; None for one that is not installed."""
+    """Return the versions of Python, netsim and the packages that results depend on; None for one that is not installed."""
     return dict(_versions())
 
 
@@ -23,18 +23,19 @@ def _versions() -> tuple[tuple[str, str | None], ...]:
 
 
 def _version(package: str) -> str | None:
+    """Return the version of an installed package, or None; equal to `importlib.metadata.version`, but faster."""
     try:
         about = importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-    # `importlib.metadata.version` parses all that a package says of itself as an e-mail.
+    # `importlib.metadata.version` parses the whole file of metadata as an e-mail, to read one line of it.
     text = about.read_text("METADATA") or about.read_text("PKG-INFO") or ""
     found = re.search(r"^Version: *(.*)$", text, re.MULTILINE)
     return found[1].strip() if found else about.version
 
 
 def refuse_versions(key: str, who: str, wanted: dict[str, str | None], found: dict[str, str | None]) -> None:
-    """Raise UserError about `key` if a worker has other versions of packages on which results depend."""
+    """Raise UserError about `key` if the worker `who` has other versions (`found`) than `wanted`, those of this process."""
     different = [f"{name} {found.get(name)} (here {version})" for name, version in wanted.items() if found.get(name) != version]
     if different:
         raise UserError(f"{key}: {who} has {', '.join(different)}; install the same, for results depend on them")

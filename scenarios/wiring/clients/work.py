@@ -259,14 +259,16 @@ class TimeOfWork:
 
 
 def _partial_times(work: PartialWork, law: DelayLaw) -> Mixture:
-    """Return the law of an update's training time if its amount of work is drawn. `law`: time of one sample."""
+    """Return the law of an update's training time if its amount of work is drawn: a mixture with a part for each amount.
+
+    `law`: time of one sample. Parts are built when they are used: for a million clients all together take too much memory.
+    """
 
     def part(index: int) -> tuple[FloatArray, DelayLaw]:
-        """Return the shares (K,) of updates with the amount number `index`, and the law of their time."""
-        shares, samples = work.amount(index)
-        return shares, Times(counts=samples, law=law)
+        """Return the probability (K,) that an update has amount number `index`, `index` + 1 passes, and the law of its time."""
+        probabilities, samples = work.amount(index)
+        return probabilities, Times(counts=samples, law=law)
 
-    # Parts are built on demand: for a million clients all parts together would take too much memory.
     return Mixture(parts=LazyLaws(count=work.amounts_asked, make=part))
 
 

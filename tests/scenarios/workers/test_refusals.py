@@ -22,7 +22,7 @@ from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
 from scenarios.workers.processes import Place
 from scenarios.workers.training import portable_bytes
-from scenarios.workers.training_processes import TrainingProcesses, _open, _Seat
+from scenarios.workers.training_processes import TrainingProcesses, _open, _WorkerSetup
 from tests.helpers.learners import batch_normed, make
 from tests.helpers.training_workers import WorkersHere
 
@@ -78,7 +78,7 @@ def test_a_class_that_a_worker_cannot_import_is_refused(tmp_path: Path, monkeypa
         Site(str(tmp_path)).write(torch.zeros(4, 1, 4, 4), torch.zeros(4, dtype=torch.int64), content)
     monkeypatch.delitem(sys.modules, "gone_from_workers")
     opened: Future[str | None] = Future()
-    opened.set_result(_open(_Seat(Place(os.getcwd(), ()), Site(str(tmp_path)), "cpu", str(tmp_path / "beats"), 1, 2)))
+    opened.set_result(_open(_WorkerSetup(Place(os.getcwd(), ()), Site(str(tmp_path)), "cpu", str(tmp_path / "beats"), 1, 2)))
     told = r"^learner\.workers: worker 1 cannot train: No module named 'gone_from_workers'; see that it is installed where"
     with pytest.raises(UserError, match=told):
         TrainingProcesses(["cpu"])._await_site(1, opened)

@@ -25,7 +25,7 @@ from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
 from scenarios.workers.processes import Place
 from scenarios.workers.training import TrainingError, portable_bytes
-from scenarios.workers.training_processes import TrainingProcesses, _Seat
+from scenarios.workers.training_processes import TrainingProcesses, _WorkerSetup
 from scenarios.workers.vectors import SharedVectors
 from tests.helpers.commands import living, start
 from tests.helpers.learners import batch_normed, deliver, make, model
@@ -155,9 +155,9 @@ def test_loky_does_not_replace_a_worker_that_grows(tmp_path: Path, monkeypatch: 
     site, options = Site(str(tmp_path)), TrainingOptions()
     recipe = BenchRecipe(batch_normed(), CrossEntropy(), Sgd(learning_rate=0.1), options, 0.0, None, None)
     site.write(torch.zeros(4, 1, 4, 4), torch.zeros(4, dtype=torch.int64), portable_bytes(recipe, "learner.workers"))
-    seat = _Seat(Place.here(), site, "cpu", str(tmp_path / "beats"), 3, 4)
-    bench, name = seat.bench()
-    assert seat.bench()[0] is bench
+    setup = _WorkerSetup(Place.here(), site, "cpu", str(tmp_path / "beats"), 3, 4)
+    bench, name = setup.bench()
+    assert setup.bench()[0] is bench
     assert name == f"worker 3, process {os.getpid()}"
     assert sys.maxsize == process_executor._MAX_MEMORY_LEAK_SIZE
 
