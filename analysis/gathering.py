@@ -114,9 +114,12 @@ class WorldDifference(NamedTuple):
 
 
 def different_world(first: dict[str, Any], second: dict[str, Any]) -> WorldDifference | None:
-    """Return the first key by which two scenarios set different tasks; None if they set the same task."""
+    """Return the first key by which two scenarios set different tasks; None if they set the same task.
+
+    Compared are the tables in `WORLD`, and those in `WHERE_BOTH` if both scenarios have them, without the keys in `_METHOD`.
+    """
     for path in (*WORLD, *WHERE_BOTH):
-        first_values, second_values = _flat(first, path), _flat(second, path)
+        first_values, second_values = _flat_values(first, path), _flat_values(second, path)
         if path in WHERE_BOTH and not (first_values and second_values):
             continue
         for key in (*first_values, *second_values):
@@ -125,7 +128,7 @@ def different_world(first: dict[str, Any], second: dict[str, Any]) -> WorldDiffe
     return None
 
 
-def _flat(scenario: dict[str, Any], path: str) -> dict[str, Any]:
+def _flat_values(scenario: dict[str, Any], path: str) -> dict[str, Any]:
     """Return the values below `path`, by dotted key; empty tables and lists count as absent."""
     value: Any = scenario
     for name in path.split("."):
@@ -153,7 +156,7 @@ def _check_runs(entries: Sequence[SweepEntry]) -> None:
 
 
 def _check_worlds(folders: Sequence[Path], entries: Sequence[SweepEntry]) -> None:
-    """Raise ValueError if a variant has another world than every variant of the first folder."""
+    """Raise ValueError if a variant has another world than every variant of the first folder; the message names one key."""
     first_paths: dict[str, Path] = {}
     for entry in entries:
         first_paths.setdefault(entry.variant, entry.path)

@@ -155,6 +155,7 @@ def simulated_ms(silos: Silos, overlay: Overlay, *, fluid: bool = False) -> floa
     mean_s: float | None = None
 
     def repeats() -> bool:
+        """Return True, which ends the simulation, once the rounds repeat; their mean is then in `mean_s`."""
         nonlocal mean_s
         mean_s = mean_round_s(rounds.begins, overlay.period)
         return mean_s is not None
@@ -167,7 +168,10 @@ def simulated_ms(silos: Silos, overlay: Overlay, *, fluid: bool = False) -> floa
 
 
 def _carry_at_fixed_shares(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
-    """Return the function that carries messages at fixed shares of the links: each takes the time of `Silos.message_ms`."""
+    """Return the function that carries messages at fixed shares of the links: each takes the time of `Silos.message_ms`.
+
+    Counterpart of `_carry_as_flows`, in which messages share the links as they come and go.
+    """
 
     @lru_cache(maxsize=max(overlay.period, 1))
     def message_times_s(round: int) -> list[float]:
@@ -175,6 +179,7 @@ def _carry_at_fixed_shares(silos: Silos, overlay: Overlay, clock: Clock) -> Carr
         return times_s
 
     def carry(round: int, places: Sequence[int], on_arrival: Callable[[], None]) -> None:
+        # The last of the messages calls: all begin together, so that one event serves for all.
         times_s = message_times_s(round % overlay.period if overlay.period else round)
         clock.call_in(max(times_s[place] for place in places), lambda _: on_arrival())
 

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from analysis.ages.measure import ages
 from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_axis, round_columns, round_edges, thin_curve
 from analysis.figures.settings import PLAIN, Bound, Look, Over
-from analysis.figures.style import ShownFigure, drawable, finish_figure, line_style, new_figure
+from analysis.figures.style import ShownFigure, drawable_text, finish_figure, line_style, new_figure
 from analysis.figures.theme import AXIS, FAINT
 from analysis.metrics.run_metrics import delivery_shares, oracle_name
 from analysis.results.groups import Groups
@@ -78,14 +78,14 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
     with look.apply():
         size = (7.2, 1.4 + 2.3 * rows if columns > 1 else 3.6)
         figure, panels = new_figure((1.0,) * columns, rows=rows, size_in=size, share_y=False, look=look)
-        # Characters of a row of a title: panels take about 3/4 of the width, the rest is for labels beside them; a character is
-        # about 0.56 times as wide as the font is high, and an inch has 72 points.
+        # Characters in a row of a panel's title: panels take about 3/4 of the width, the rest is for labels beside them; a
+        # character is about 0.56 times as wide as the font is high, and an inch has 72 points.
         title_length = max(12, int(0.75 * figure.get_figwidth() / columns * 72.0 / (0.56 * look.font_size)))
         for axes, (label, (age, edges)) in zip(panels, maps.items(), strict=False):
             cells, x_edges, y_edges = _coarsen(age, edges)
             # A round is as wide as its duration.
             image = axes.pcolorfast(x_edges, y_edges, cells.T, cmap="cividis", vmin=1.0, vmax=max(2.0, highest))
-            axes.set_title(drawable(label, title_length), fontsize="medium", loc="left")
+            axes.set_title(drawable_text(label, title_length), fontsize="medium", loc="left")
             axes.set(xlabel=along.unit, ylabel="client")
             axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
             axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=along.over == "rounds"))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from analysis.detections.measure import Cause, DetectionScore, declared_rounds, run_detections
 from analysis.figures.lines import abscissa, round_columns, round_edges
 from analysis.figures.settings import PLAIN, Look, Over
-from analysis.figures.style import LETTERS, ShownFigure, drawable, finish_figure, line_style, new_figure, row_height_in
+from analysis.figures.style import LETTERS, ShownFigure, drawable_text, finish_figure, line_style, new_figure, row_height_in
 from analysis.figures.theme import FAINT, INK, PAPER
 from analysis.results.groups import Groups
 from analysis.results.run import Run
@@ -186,7 +186,7 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
                 at = declared[[each_cause == cause for each_cause in score.causes]]
                 faces = "white" if cause == "jamming" else colour
                 axes.plot(at, np.full(len(at), index), marker, color=colour, mfc=faces, ms=6, ls="none", zorder=3)
-        names = [f"{drawable(label, LETTERS)}\n{_counts(scores[label])}" for label in shown]
+        names = [f"{drawable_text(label, LETTERS)}\n{_counts(scores[label])}" for label in shown]
         axes.set_yticks(range(len(shown)), names, fontsize="small")
         axes.set_ylim(len(shown) - 0.5, -0.5)
         along.label(axes)

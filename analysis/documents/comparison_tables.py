@@ -82,7 +82,7 @@ def difference_table(source: Sweep | Comparison) -> Table:
     return terminal_table(title, interval_words(comparison), difference_cells(comparison, _terminal_metrics(comparison)))
 
 
-_DECIDED = ("agreed_s", "disagreement", "messages", "message_bytes")
+_CONSENSUS = ("agreed_s", "disagreement", "messages", "message_bytes")
 """Metrics that describe the consensus phase of clients that decide among themselves, in four columns."""
 
 
@@ -93,15 +93,15 @@ def _terminal_metrics(comparison: Comparison) -> tuple[str, ...]:
     counts joules and so is about costs. A study without training whose clients decide among themselves shows their agreement.
     """
     shown = comparison.shown_metrics()
-    decided = tuple(name for name in _DECIDED if name in shown)
+    consensus = tuple(name for name in _CONSENSUS if name in shown)
     if comparison.asked:
         return shown
-    if decided and not comparison.has("final_accuracy"):
-        return decided
-    ages = ("aoi_regret", "cumulated_age_variance")
+    if consensus and not comparison.has("final_accuracy"):
+        return consensus
+    first = ("aoi_regret", "cumulated_age_variance")
     last = () if comparison.has("target_j") else ("target_bytes",)
     # The sort is stable: metrics of one rank stay in the order of tables.
-    chosen = sorted(shown, key=lambda name: (name not in ages) + (name in last))[:MOST_COLUMNS]
+    chosen = sorted(shown, key=lambda name: (name not in first) + (name in last))[:MOST_COLUMNS]
     return tuple(name for name in shown if name in chosen)
 
 

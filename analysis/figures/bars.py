@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from analysis.figures.settings import Look
-from analysis.figures.style import LETTERS, ShownFigure, drawable, finish_figure, new_figure, row_height_in, surface_style
+from analysis.figures.style import LETTERS, ShownFigure, drawable_text, finish_figure, new_figure, row_height_in, surface_style
 
 
 def stacked_bars(axes: Axes, bars: Mapping[str, Sequence[float]], names: Sequence[str]) -> list[tuple[Patch, str]]:
@@ -26,7 +26,7 @@ def stacked_bars(axes: Axes, bars: Mapping[str, Sequence[float]], names: Sequenc
         left += width
         if width.any():
             legend.append((Patch(**style), name))
-    axes.set_yticks(range(len(bars)), [drawable(label, LETTERS) for label in bars])
+    axes.set_yticks(range(len(bars)), [drawable_text(label, LETTERS) for label in bars])
     axes.invert_yaxis()
     axes.grid(visible=False)
     return legend

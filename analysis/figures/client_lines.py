@@ -28,14 +28,14 @@ def client_lines(
 
     Return the entries of the legend (line, label), and the drawn curves by label.
     """
-    count = max((run_values.size for of_label in values.values() for run_values in of_label), default=0)
+    count = max((run_values.size for label_runs in values.values() for run_values in label_runs), default=0)
     numbered = count <= MOST_NUMBERED
 
     def curve(run_values: FloatArray) -> Curve:
         shown = run_values if numbered else np.sort(run_values)[::-1]
         return thin_curve((np.arange(shown.size, dtype=np.float64), shown))
 
-    curves = {label: [curve(run_values) for run_values in of_label if run_values.size] for label, of_label in values.items()}
+    curves = {label: [curve(run_values) for run_values in label_runs if run_values.size] for label, label_runs in values.items()}
     lines = draw_lines(axes, curves, np.arange(count, dtype=np.float64) if count <= 1000 else None)
     if numbered:
         for line, _ in lines:

@@ -29,7 +29,7 @@ def hidden_lines_text(figure: Figure, lines: Sequence[tuple[Artist, str]]) -> st
     """
     pairs: dict[tuple[str, str], None] = {}
     for axes in figure.axes:
-        drawn = [(line, label) for handle, label in lines for line in _alike(axes, handle)]
+        drawn = [(line, label) for handle, label in lines for line in _lines_like(axes, handle)]
         for index, (line, label) in enumerate(drawn):
             for earlier_line, earlier_label in drawn[:index]:
                 if label != earlier_label and _share_covered(axes, line, earlier_line) >= MOSTLY:
@@ -57,7 +57,7 @@ def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
     return groups
 
 
-def _alike(axes: Axes, handle: Artist) -> list[Line2D]:
+def _lines_like(axes: Axes, handle: Artist) -> list[Line2D]:
     """Return the lines of a panel with the colour and dashes of `handle`, and so of its variant; points alone are left out."""
     if not isinstance(handle, Line2D):
         return []
@@ -70,7 +70,7 @@ def _alike(axes: Axes, handle: Artist) -> list[Line2D]:
 
 
 def _share_covered(axes: Axes, line: Line2D, other: Line2D) -> float:
-    """Return the share of the shorter line over which the two lines lie on one another, as drawn.
+    """Return the share of the shorter line over which the two lines lie on one another, as drawn; 0 without a common range.
 
     They do where they are less than the width of a line apart. Lengths are horizontal.
     """
@@ -84,7 +84,7 @@ def _share_covered(axes: Axes, line: Line2D, other: Line2D) -> float:
     # Compare in pixels, at common abscissae: what coincides on the canvas cannot be told apart, whatever the units of the axes.
     abscissae = np.linspace(low, high, _POINTS)
     width = line.get_linewidth() * axes.figure.get_dpi() / 72.0
-    distances = np.abs(_values(line, abscissae, x, y) - _values(other, abscissae, other_x, other_y))
+    distances = np.abs(_ordinates(line, abscissae, x, y) - _ordinates(other, abscissae, other_x, other_y))
     return float((distances < width).mean() * (high - low) / shorter)
 
 
@@ -102,11 +102,11 @@ def _pixels(axes: Axes, line: Line2D) -> tuple[FloatArray, FloatArray]:
     return points[:, 0], points[:, 1]
 
 
-def _values(line: Line2D, at: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Return the ordinates at the abscissae `at` of a line through the points (x, y): in steps or straight, as it is drawn."""
+def _ordinates(line: Line2D, abscissae: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Return the ordinates of a line through the points (x, y) at `abscissae`: in steps or straight, as it is drawn."""
     if line.get_drawstyle().startswith("steps"):
-        return np.asarray(y[np.clip(np.searchsorted(x, at, side="right") - 1, 0, y.size - 1)])
-    return np.interp(at, x, y)
+        return np.asarray(y[np.clip(np.searchsorted(x, abscissae, side="right") - 1, 0, y.size - 1)])
+    return np.interp(abscissae, x, y)
 
 
 def describe(figure: Figure, lines: Sequence[tuple[Artist, str]]) -> str:
@@ -122,7 +122,7 @@ def describe(figure: Figure, lines: Sequence[tuple[Artist, str]]) -> str:
         ends = [
             f"{label} at {_number(_points(line)[-1, 0])}: {_number(_points(line)[-1, 1])}"
             for handle, label in lines
-            for line in _alike(axes, handle)[:1]
+            for line in _lines_like(axes, handle)[:1]
         ]
         parts.append(text + (f"; the lines end, {', '.join(ends)}" if ends else ""))
     return ". ".join(parts) + "." if parts else ""

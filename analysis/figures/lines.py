@@ -122,7 +122,8 @@ def _same_lengths(runs: Sequence[Run]) -> bool:
     lengths = [end - start for start, end in (round_columns(run, "start_s", "end_s") for run in runs) if start.size]
     if not lengths:
         return True
-    low, high = min(float(of_run.min()) for of_run in lengths), max(float(of_run.max()) for of_run in lengths)
+    low = min(float(run_lengths.min()) for run_lengths in lengths)
+    high = max(float(run_lengths.max()) for run_lengths in lengths)
     # Tolerate rounding: lengths are differences of times, which are large at the end of a long run.
     return high - low <= 1e-6 * max(high, 1e-12)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LEGEND_HEIGHT_IN = 0.9
 """Height in inches of a title and a legend of two rows, for which the default figure size has room."""
 LETTERS = 28
-"""Largest number of letters in a row of a label beside an axis: more would leave no room for the axis."""
+"""Largest number of characters in a row of a label beside an axis: more would leave no room for the axis."""
 _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
@@ -37,12 +37,12 @@ _METADATA: dict[str, dict[str, None]] = {
 """Metadata by format that Matplotlib must leave out of files: its own name and the time."""
 
 
-def drawable(text: str, letters: int | None = None) -> str:
+def drawable_text(text: str, row_length: int | None = None) -> str:
     """Return `text` so that Matplotlib can draw it: dollars that enclose no valid mathematics are escaped.
 
-    `letters`: most letters of a row; longer text is wrapped.
+    `row_length`: most characters of a row; longer text is wrapped. None: rows stay as they are.
     """
-    rows = text if letters is None else fill(text, letters)
+    rows = text if row_length is None else fill(text, row_length)
     return "\n".join(map(_drawable_row, rows.split("\n")))
 
 
@@ -59,7 +59,7 @@ def _drawable_row(text: str) -> str:
 
 def row_height_in(labels: Iterable[str], least: float) -> float:
     """Return the height in inches of a row beside an axis, at least `least`, that the longest of its labels fits into."""
-    return max(least, *(0.06 + 0.17 * (1 + drawable(label, LETTERS).count("\n")) for label in labels))
+    return max(least, *(0.06 + 0.17 * (1 + drawable_text(label, LETTERS).count("\n")) for label in labels))
 
 
 def surface_style(index: int) -> dict[str, Any]:
@@ -118,11 +118,11 @@ def finish_figure(figure: ShownFigure, title: str, note: str, lines: Sequence[tu
     to it. Call this last, because it reads what was drawn.
     """
     figure.heading = title
-    shown_title = drawable(title if look.title is None else look.title)
+    shown_title = drawable_text(title if look.title is None else look.title)
     figure.description = describe(figure, lines)
-    # A letter is about 0.56 of the font size wide; 0.6 inches are left for the handle and the margins.
-    letters = max(12, int((figure.get_figwidth() - 0.6) * 72.0 / (0.56 * look.font_size)))
-    handles, labels = [line for line, _ in lines], [drawable(label, letters) for _, label in lines]
+    # A character is about 0.56 of the font size wide; 0.6 inches are left for the handle and the margins.
+    row_length = max(12, int((figure.get_figwidth() - 0.6) * 72.0 / (0.56 * look.font_size)))
+    handles, labels = [line for line, _ in lines], [drawable_text(label, row_length) for _, label in lines]
     if handles or shown_title:
         _legend(figure, handles, labels, shown_title, look)
     if look.width_in is not None:
@@ -167,10 +167,11 @@ def add_note(figure: ShownFigure, note: str, *, look: Look = PLAIN) -> None:
     """Append `note` to the note at the foot of the figure, which grows by the rows that it needs."""
     figure.note = "; ".join(text for text in (figure.note, note) if text)
     if look.notes and figure.note:
-        # As many letters as fit: 112 in a figure 7.2 inches wide whose labels are of 10.5 points.
-        letters = int(112 * figure.get_figwidth() / 7.2 * 10.5 / look.font_size)
-        text = drawable(figure.note, max(20, letters))
+        # As many characters as fit into a row: 112 in a figure 7.2 inches wide whose labels are of 10.5 points.
+        row_length = int(112 * figure.get_figwidth() / 7.2 * 10.5 / look.font_size)
+        text = drawable_text(figure.note, max(20, row_length))
         if look.height_in is None:
+            # The figure has grown by the rows of the note before this call; two rows fit without growing.
             added_rows = text.count("\n") - (figure.get_supxlabel().count("\n") if figure.get_supxlabel() else 1)
             figure.set_figheight(figure.get_figheight() + max(0, added_rows) * look.points(1.0) / 72.0)
         figure.supxlabel(text, x=0.012, ha="left", fontsize=look.points(0.81), color=NOTE)

@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
 from analysis.figures.settings import PLAIN, Look
-from analysis.figures.style import ShownFigure, drawable, finish_figure, new_figure
+from analysis.figures.style import ShownFigure, drawable_text, finish_figure, new_figure
 from analysis.figures.theme import PALETTE, PAPER
 from analysis.grids.measure import BestInCell, CellStudy, method_values
 from analysis.metrics.registry import metric
@@ -46,7 +46,7 @@ def best_figure(
             shown[row, column] = colour
             # Luminance of red, green and blue, as screens weigh them.
             dark = float(np.dot(colour, (0.2126, 0.7152, 0.0722))) < DARKEST
-            words = drawable(cell_words(study, cell, name))
+            words = drawable_text(cell_words(study, cell, name))
             letters: dict[str, Any] = {"color": "white" if dark else "black", "fontsize": "small", "linespacing": 1.25}
             axes.text(column, row, words, ha="center", va="center", gid=f"cell-{row}-{column}", **letters)
         axes.imshow(shown, aspect="auto", origin="lower")

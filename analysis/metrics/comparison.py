@@ -133,7 +133,7 @@ class Comparison:
         return tuple(dict.fromkeys(name for name in self.runs["oracle"] if name))
 
 
-def _joined_names(oracles: pd.Series[str]) -> str:
+def _join_names(oracles: pd.Series[str]) -> str:
     """Return the distinct names of oracles, joined by "or"; empty if there are none."""
     return " or ".join(dict.fromkeys(name for name in oracles if name))
 
@@ -170,7 +170,7 @@ def compare(
     common = least_extent(extent for _, _, extent in extents)
     if equal == "bytes":
         _refuse_without_bytes(extents)
-    horizon = _checked_horizon(horizon_s, common.time_s)
+    horizon = _resolve_horizon(horizon_s, common.time_s)
     # Either time or bytes limit the final accuracy, not both.
     by_bytes = Extent(UNLIMITED.time_s, common.rounds, common.sent_bytes)
     until = by_bytes if equal == "bytes" else Extent(common.time_s, common.rounds, UNLIMITED.sent_bytes)
@@ -227,7 +227,7 @@ def _rows(
         values = {name: mean_interval(variant_runs[name].to_numpy(), confidence) for name in names}
         values |= {name: restricted_mean(variant_runs[name].to_numpy(), limit, confidence) for name, limit in horizons.items()}
         reached = {name: int((variant_runs[name] <= horizons.get(name, math.nan)).sum()) for name in TARGETS}
-        rows.append(ComparisonRow(variant, label, len(variant_runs), reached, values, _joined_names(variant_runs["oracle"])))
+        rows.append(ComparisonRow(variant, label, len(variant_runs), reached, values, _join_names(variant_runs["oracle"])))
     return rows
 
 
@@ -266,7 +266,7 @@ def _check_settings(target_accuracy: float | None, equal: str, last: int) -> Non
         raise ValueError(f"last = {last!r}: must be >= 1 evaluation")
 
 
-def _checked_horizon(horizon_s: float | None, shortest_s: float) -> float:
+def _resolve_horizon(horizon_s: float | None, shortest_s: float) -> float:
     """Return the horizon in seconds, by default the end of the shortest run; raises ValueError if no run could reach it."""
     if horizon_s is None:
         return shortest_s

@@ -90,7 +90,7 @@ def link_loads_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
     run = _recorded_run(groups)
     if run is None:
         return None
-    from analysis.figures.style import drawable, finish_figure, new_figure, row_height_in
+    from analysis.figures.style import drawable_text, finish_figure, new_figure, row_height_in
 
     loads = link_table(run)
     links = [str(link) for link in loads.index[:MOST_LINKS]]
@@ -99,7 +99,7 @@ def link_loads_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
         figure, (axes,) = new_figure(size_in=(8.6, 1.9 + row_height_in(links, 0.2) * len(links)), look=look)
         colours: dict[str, Any] = {"cmap": _COLOURS, "vmin": 0.0, "vmax": 100.0, "rasterized": True}
         drawn = axes.pcolormesh(edges, np.arange(len(links) + 1), 100.0 * shares, **colours)
-        axes.set_yticks(np.arange(len(links)) + 0.5, [drawable(link) for link in links])
+        axes.set_yticks(np.arange(len(links)) + 0.5, [drawable_text(link) for link in links])
         axes.set(xlabel="simulated time (s)", ylim=(len(links), 0))
         axes.grid(visible=False)
         figure.colorbar(drawn, ax=axes, label="utilisation (%)", pad=0.015)
@@ -178,7 +178,7 @@ def _name_nodes(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArra
 
     A name takes the side of its node where the fewest cables leave, and hides no other name and no other node.
     """
-    from analysis.figures.style import drawable, halo
+    from analysis.figures.style import drawable_text, halo
     from analysis.figures.theme import INK
 
     figure = axes.get_figure(root=True)
@@ -198,7 +198,7 @@ def _name_nodes(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArra
     occupied = [(spot, np.array([3.5, 3.5])) for spot in spots.values()]
     left_out = 0
     for node in dict.fromkeys([*first, *positions]):
-        name = drawable(str(node))
+        name = drawable_text(str(node))
         half = np.array([0.32 * letter * len(name), 0.62 * letter])
         for side in sorted(sides.tolist(), key=lambda side: float((np.array(directions[node]) @ side).max())):
             # Shift the name so that its edge, not its middle, is next to the node.

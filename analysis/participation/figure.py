@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.figures.client_lines import client_lines
 from analysis.figures.lines import curve_note
 from analysis.figures.settings import PLAIN, Look
-from analysis.figures.style import ShownFigure, drawable, finish_figure, line_style, new_figure
+from analysis.figures.style import ShownFigure, drawable_text, finish_figure, line_style, new_figure
 from analysis.figures.theme import AXIS
 from analysis.metrics.facts import Facts
 from analysis.results.groups import Groups
@@ -60,7 +60,8 @@ def _group_bars(axes: Axes, by_group: Mapping[str, Sequence[Mapping[str, Mapping
         reach = (np.nan_to_num(np.minimum(halves, means)), halves)
         axes.bar(positions, means, width * 0.92, color=style["color"], yerr=reach, ecolor=AXIS, capsize=2.0)
     few = len(names) < 4
-    axes.set_xticks(range(len(names)), list(map(drawable, names)), rotation=0 if few else 30, ha="center" if few else "right")
+    texts = list(map(drawable_text, names))
+    axes.set_xticks(range(len(names)), texts, rotation=0 if few else 30, ha="center" if few else "right")
     axes.set(xlabel="group", ylabel="times, mean of a group's clients")
     axes.grid(visible=True, axis="y")
 

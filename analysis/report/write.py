@@ -86,7 +86,8 @@ def _draft(
 ) -> Callable[[Sequence[Picture], Look], Document]:
     """Measure the runs, and return a function from pictures and a look of figures to the report.
 
-    Measuring is slow and independent of the look, while a report with `images` needs its figures in two looks.
+    Measuring is slow and independent of the look, while a report with `images` needs its figures in two looks. ValueError: a
+    setting out of bounds, or a question that one run does not answer.
     """
     target, smoothing_s = options.target_accuracy, options.smoothing_s
     if isinstance(source, Run):

@@ -86,7 +86,10 @@ class KeptColumns:
     def get(
         self, names: Sequence[str], read: Callable[[list[str]], Mapping[str, NDArray[np.float64]]]
     ) -> dict[str, NDArray[np.float64]]:
-        """Return the columns `names`, each (n,). `read` is called for those not yet in the cache; it may return further ones."""
+        """Return the columns `names`, each (n,), which must not be changed; clear caches of other runs beyond `KEPT_BYTES`.
+
+        `read` is called for the columns not yet in the cache; it may return further ones, which are kept, too.
+        """
         missing = [name for name in dict.fromkeys(names) if name not in self._arrays]
         if missing:
             for name, array in read(missing).items():
@@ -195,6 +198,7 @@ class RunFolder:
         return digests if isinstance(digests, dict) else None
 
     def summary(self) -> dict[str, Any]:
+        """Return the content of `summary.json`, its checksum verified. ValueError also if `rounds.parquet` is missing."""
         path = self._path / "summary.json"
         content = read_json(path, "a run's summary")
         for key, kind in (("name", str), ("policy", str), ("seed", int)):
@@ -207,6 +211,7 @@ class RunFolder:
         return content
 
     def scenario_text(self) -> str:
+        """Return the text of `scenario.toml`, its checksum verified. ValueError: it is missing, damaged or unreadable."""
         path = self._path / "scenario.toml"
         self._check(path)
         try:
@@ -226,6 +231,7 @@ class RunFolder:
 
     @contextmanager
     def open(self, table: TableName) -> Iterator[OpenTable]:
+        """Open the file of a table, its checksum verified, for the block. ValueError: damaged, also if found while it is read."""
         import pyarrow
         import pyarrow.parquet
 

@@ -34,9 +34,10 @@ def amounts_differ(amounts: FloatArray) -> bool:
 
 
 def fit_speed(seconds: FloatArray, censored: BoolArray, amounts: FloatArray) -> FittedSpeed:
-    """Return the most likely overhead, speed and noise of durations `seconds` (n,) with these `amounts` (n,).
+    """Return the most likely overhead, speed and noise of durations `seconds` (n,) with these `amounts` (n,), in any order.
 
-    `censored` (n,): True where the duration is only known to exceed `seconds`.
+    `censored` (n,): True where the duration is only known to exceed `seconds`. The overhead lies between 0 and the shortest
+    complete duration. Intervals come from the curvature of the likelihood in the unbounded numbers that are searched.
 
     >>> rng = np.random.default_rng(2)
     >>> samples = rng.integers(20, 200, 300).astype(float)

@@ -119,13 +119,18 @@ def _constant_table(mean: float) -> Tables:
 
 
 def _gauss_markov(rates: Rates) -> FittedBandwidth:
-    """Return the most likely Gauss-Markov law. Rates are taken as its values at the middles of the intervals."""
+    """Return the most likely Gauss-Markov law, an AR(1) process of each client.
+
+    Rates are taken as its values at the middles of the intervals. The search runs over unbounded numbers: mean / scale, the
+    logarithm of std / scale, and the logit of the memory, where scale is the mean rate.
+    """
     x = rates.bytes_per_s
-    same = rates.client[1:] == rates.client[:-1]
+    same = rates.client[1:] == rates.client[:-1]  # (n - 1,) True where a rate is of the same client as the one before
     steps = np.diff(rates.middle_s)[same] / rates.step_s
     scale = float(x.mean())
 
     def loss(point: FloatArray) -> float:
+        """Return the negative log-likelihood of all rates at a `point` (3,) of the search; inf where it would overflow."""
         if np.abs(point).max() > 40.0:
             return np.inf
         mean, std, memory = scale * point[0], scale * np.exp(point[1]), 1.0 / (1.0 + np.exp(-point[2]))
@@ -174,7 +179,7 @@ class _Chain:
 
 
 def _markov_levels(rates: Rates, count: int) -> FittedBandwidth | None:
-    """Return the law of the most likely Markov chain of `count` levels; None if a level is hardly ever left.
+    """Return the law of the most likely Markov chain of `count` levels, in ascending order; None if a level is hardly ever left.
 
     Mean stays come from the generator of the chain, which is the matrix logarithm of the probabilities of its moves in one
     step. Intervals: normal for levels; for stays, a factor by the number of moves out of the level.
@@ -234,7 +239,10 @@ def _fit_chain(rates: Rates, count: int) -> _Chain:
 
 
 def _path_table(rates: Rates) -> FloatArray:
-    """Return a table of rates (pieces, steps): a client's path, cut into pieces, by the step of time; NaN without a rate."""
+    """Return a table of rates (pieces, steps): each client's path by steps of time, cut into pieces; NaN without a rate.
+
+    Step 0 is a client's first rate. Of several rates in one step the last counts.
+    """
     clients, codes = np.unique(rates.client, return_inverse=True)
     first_s = np.full(len(clients), np.inf)
     np.minimum.at(first_s, codes, rates.middle_s)

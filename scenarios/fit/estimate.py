@@ -179,7 +179,7 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
 
 
 def _deliveries_at_close(attempts: pd.DataFrame) -> int | None:
-    """Return n if the server closed its rounds at the n-th delivery, else None.
+    """Return n if the server closed its rounds at the n-th delivery, else None. `attempts`: a row for each (`Log.attempts`).
 
     Such a server has n deliveries in each round with late updates, and cuts updates off after different times. A server with a
     deadline has different numbers of deliveries, and cuts all updates off after equal times.
@@ -237,8 +237,7 @@ def _fit_link(log: Log, rows: pd.DataFrame, link: str, group: str, forced: str |
 def _fit_varying_link(rows: pd.DataFrame, fit: PhaseFit, link: str) -> LinkFit | None:
     """Fit a bandwidth that varies over time to transfers of several sizes; None if such a fit is not possible.
 
-    The fit needs a speed, start times, and no change of level (`fit.later`).
-
+    The fit needs a speed, start times, and no change of level (`fit.later`). The speed's overhead is taken off each transfer.
     A Gauss-Markov law with a standard deviation above half of its mean is not used: it would often be at its floor, 0 bytes/s.
     """
     complete = rows[~rows["cut"]]
@@ -256,7 +255,9 @@ def _fit_phase(
 ) -> PhaseFit:
     """Return the estimates of one phase of one class from its `rows`; raises UserError. Warnings are added to `cautions`.
 
-    `forced`: law to use; None: the best one. `seeks_changes`: True to fit the rounds between change points by themselves.
+    `forced`: law to use; None: the best one. `seeks_changes`: True to fit the rounds between change points by themselves: the
+    result is then the fit up to the first change, which holds the others in `later`. If a part cannot be fitted by itself, the
+    result is one fit to all rows.
     """
     where = f"{phase} of class {group}"
     try:
@@ -310,10 +311,9 @@ def _choose_first(laws: list[FittedLaw], kind: str) -> list[FittedLaw]:
 def _fit_parts(pieces: list[pd.DataFrame], fit_to_all: PhaseFit, forced: str | None, log: Log) -> list[PhaseFit]:
     """Fit each of the `pieces` of rows between change points, with one kind of law for all.
 
-    Return an empty list if a piece has too few durations, or no kind of law fits all.
-
-    The kind is the one with the least sum of Akaike's criteria. All pieces need the same kind, because a change point of a
-    scenario changes parameters of a law, not its kind.
+    The kind is the one with the least sum of Akaike's criteria, unless it is `forced`. All pieces need the same kind, because a
+    change point of a scenario changes parameters of a law, not its kind. Return an empty list if a piece has too few durations,
+    or no kind of law fits all.
     """
     numbers = log.round_numbers()
     try:

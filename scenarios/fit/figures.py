@@ -16,6 +16,7 @@ def quantile_figure(fit: PhaseFit) -> ShownFigure:
     times, survival = fit.durations.survival()
     # Halfway down each step: the largest duration keeps a finite quantile.
     positions = 1.0 - 0.5 * (np.concatenate([[1.0], survival[:-1]]) + survival)
+    # At most 200 of the durations, evenly by rank.
     points = np.unique(np.linspace(0, len(times) - 1, 200).astype(int))
     lines = []
     for index, law in enumerate(law for law in fit.laws if law.parameters):

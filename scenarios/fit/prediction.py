@@ -73,9 +73,10 @@ def predict(
     seeds: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Prediction]:
-    """Run the scenario of `tables` with `seeds` seeds for as many rounds as `log` has, and compare.
+    """Run the scenario of `tables` with seeds 1 to `seeds` for as many rounds as `log` has, and compare the figures of rounds.
 
-    `progress` is called with the number of finished runs.
+    Figures are those of `round_figures`, which takes `deadline_s` and `first`. A seed without a figure, such as an arrival that
+    none of its rounds has, is left out of the mean and band. `progress` is called with the number of finished runs.
     """
     measured = round_figures(log, deadline_s, first)
     simulated: dict[str, list[float]] = {name: [] for name in measured}

@@ -114,7 +114,7 @@ def _fit_markov(log: Log, rows: pd.DataFrame) -> FittedPresence:
 
 
 def _fit_diurnal(log: Log, rows: pd.DataFrame) -> FittedPresence:
-    """Return the share of time that clients are present in each hour of the day, and the mean length of their sessions.
+    """Return the diurnal law: the share of time that clients are present in each hour of the day, and the mean session.
 
     Hours are those of the log's clock: its times are seconds since a midnight, such as those of Unix.
     """
@@ -123,7 +123,7 @@ def _fit_diurnal(log: Log, rows: pd.DataFrame) -> FittedPresence:
     last_s = float(end_s.max())
     if last_s - first_s < _DAY_S:
         raise UserError(f"{log.source}: presence by hour needs a log of a day or more; use --law present=trace or present=markov")
-    present_s, known_s = np.zeros(24), np.zeros(24)
+    present_s, known_s = np.zeros(24), np.zeros(24)  # seconds of all clients together, by hour of the day
     for hour in range(int(last_s // _HOUR_S) + 1):
         low, high = hour * _HOUR_S, (hour + 1) * _HOUR_S
         present_s[hour % 24] += np.clip(np.minimum(end_s, high) - np.maximum(start_s, low), 0.0, None).sum()

@@ -156,7 +156,10 @@ class SimulatedGrid(Grid):
 
     @_called_by_app
     def get_node_ids(self) -> list[int]:
-        """Return the nodes that the app may send messages to now."""
+        """Return the nodes that the app may send messages to now: those of the clients that the policy names.
+
+        No time passes, so that an app which only asks would never end: it is refused after `_MOST_POLLS` calls.
+        """
         self._refuse_endless_polls()
         with self._keep_failures():
             return [internals.node_id(client) for client in self._server.choice.clients().tolist()]
@@ -171,7 +174,7 @@ class SimulatedGrid(Grid):
 
     @_called_by_app
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Return the replies that have arrived.
+        """Return the replies to these messages that have arrived, and forget them.
 
         An app that polls repeatedly in one instant lets the next event happen: otherwise it would wait for ever.
         """
@@ -364,7 +367,7 @@ class SimulatedGrid(Grid):
         self._store_reply(name, reply)
 
     def _store_reply(self, name: str, reply: Message) -> None:
-        """Store the reply to message `name`, and end the wait for its group if it is the last one."""
+        """Store the reply to message `name` with the present time, and end the wait for its group if it is the last one."""
         reply.metadata.__dict__["_created_at"] = EPOCH_S + self._clock.now
         self._replies[name] = reply
         group, all_arrived = self._waiting.get(name, (None, None))
@@ -377,6 +380,8 @@ class SimulatedGrid(Grid):
         """Open a round if the app begins one with these messages.
 
         A round begins with a larger round number in the messages. Without numbers, each push of training messages begins one.
+        Messages before the first round, such as requests for initial parameters, open it too, so that their bytes are counted in
+        a round; the app's first round then goes on with it.
         """
         numbers = [number for message in messages if (number := _round_of(message)) is not None]
         trains = any(engine.trains(message.metadata.message_type) for message in messages)

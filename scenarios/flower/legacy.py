@@ -99,7 +99,10 @@ class _BatchExecutor:
         return future
 
     def run(self) -> None:
-        """Run all calls that were submitted."""
+        """Run all calls that were submitted: collect their messages, send these together, and replay each call with its replies.
+
+        The result or the exception of a call goes into its future.
+        """
         calls, self._calls = self._calls, []
         collected = [self._mail.collect(call) for _, call in calls]
         batch = [message for messages in collected for message in messages or ()]
@@ -114,7 +117,11 @@ class _BatchExecutor:
 
 @contextmanager
 def run_in_one_thread(grid: SimulatedGrid) -> Iterator[None]:
-    """Context manager: run servers and workflows of the old API in the caller's thread."""
+    """Context manager: run servers and workflows of the old API in the caller's thread.
+
+    Their thread pools are replaced by executors that send the messages of all calls together, in the order of submission, so that
+    a run is the same each time. The thread that follows the nodes is replaced by a look at the nodes before each use.
+    """
     from flwr.server import server
     from flwr.server.compat import app, app_utils
     from flwr.server.compat.grid_client_proxy import GridClientProxy

@@ -124,7 +124,10 @@ class Nodes:
             return MessageClass(Error(internals.APP_RAISED, reason), reply_to=message)
 
     def _build_answer(self, message: Message, reply: Message) -> Answer:
-        """Return a reply with its load in the simulation: samples, and the times of `[flower.polls]`."""
+        """Return a reply with its load in the simulation: bytes, samples weighted by passes, pauses, and `[flower.polls]`.
+
+        Raises UserError for a training reply without samples if the time of a message depends on them.
+        """
         section, kind = self._section, message.metadata.message_type.partition(".")[0]
         if not reply.has_content():
             size = max(len(reply.error.reason or ""), 1)

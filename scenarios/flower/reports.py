@@ -152,9 +152,10 @@ def _report_evaluations(start: Callable[..., Any], reports: Reports) -> Callable
     signature = inspect.signature(start)
 
     def start_with_reports(*args: Any, **kwargs: Any) -> Any:
+        """Call `start` with its arguments, in which an `evaluate_fn`, if there is one, is replaced by one that also reports."""
         bound = signature.bind(*args, **kwargs)
         # `evaluate_fn` is an argument itself, or an entry of a dict of keyword arguments.
-        holder = next((place for place in (bound.arguments, *bound.arguments.values()) if _has_evaluate(place)), None)
+        holder = next((entry for entry in (bound.arguments, *bound.arguments.values()) if _has_evaluate(entry)), None)
         if holder is not None:
             evaluate = holder["evaluate_fn"]
 

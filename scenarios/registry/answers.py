@@ -37,6 +37,7 @@ def _wrap_method(method: Callable[..., object], group: str, name: str, check: Ch
 
     @wraps(method)
     def call_and_check(component: object, *arguments: object, **keywords: object) -> object:
+        """Return the answer of `method` unchanged; raise AnswerError, which names the class and the form, if it is wrong."""
         answer = method(component, *arguments, **keywords)
         form = check(answer, component, *arguments, *keywords.values())
         if form:
@@ -51,10 +52,12 @@ def _wrap_method(method: Callable[..., object], group: str, name: str, check: Ch
 def _number_check(low: float = 0.0, high: float = np.inf, *, endless: bool = False, words: str = "finite and >= 0") -> Check:
     """Return a check of arrays with a number from `low` to `high` for each entity: client or sub-channel.
 
-    The entities must be the last argument of the call. `endless`: True if inf is allowed. `words`: the limits, for the error.
+    The entities must be the last argument of the call; NaN is never allowed. `endless`: True if inf is allowed. `words`: the
+    limits, for the error.
     """
 
     def check(answer: object, component: object, *arguments: Sized) -> str:
+        """Return "" for an array (n,) of numbers within the limits, one for each of the n entities; otherwise the right form."""
         count = len(arguments[-1])
         valid = isinstance(answer, np.ndarray) and answer.shape == (count,) and answer.dtype.kind in "fiub"
         if valid and count:

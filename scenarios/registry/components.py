@@ -89,7 +89,9 @@ class Component(Section):
 def component_model(group: str, kind: str, base: type[Component] = Component) -> type[Component]:
     """Return the pydantic model of the section of the component `kind`, made from the arguments of its constructor.
 
-    Raises UserError if there is no such component, or an argument cannot be a key.
+    Every argument is a key, but for those that the builder supplies; the docstring becomes the description. Cached, because a
+    model is slow to make, and equal sections must have one class. Raises UserError if there is no such component, or an argument
+    cannot be a key.
     """
     target = resolve(group, kind)
     doc = _description(inspect.getdoc(target) or "")
@@ -348,7 +350,7 @@ def construct(
     }
     taken = supplied_arguments(group) & argument_names(constructor)
     used = {name: supplied[name] for name in taken if name in supplied}
-    # A refusal of a supplied value names the key of the scenario that it came from.
+    # If the constructor refuses a supplied value, the error names the key of the scenario that the value came from.
     keys = {name: key for name, key in _SUPPLIED_BY.items() if name in used}
     try:
         with name_refusals(path, {*keywords, *used}, keys):

@@ -320,7 +320,7 @@ def is_own(group: str, kind: str) -> bool:
 def resolve(group: str, kind: str) -> Any:
     """Return the class, or for `FUNCTIONS` the function, of a name or an address "package.module:Class"; raises UserError.
 
-    A user's class is completed with the optional members that it leaves out.
+    A user's class is completed with the optional members that it leaves out. Foreign code is imported only if it is trusted.
     """
     check_trusted(group, kind)
     place = kind if ":" in kind else BUILT_IN[group].get(kind)
@@ -352,9 +352,9 @@ def load(place: str) -> Any:
 
 
 def _refuse_name_collision(module_name: str) -> None:
-    """Raise UserError if a module in the working folder has the name of one of netsim's packages.
+    """Raise UserError if the working folder has a package or module named like the netsim package that holds `module_name`.
 
-    Then netsim's package would be imported in its place.
+    Python would import netsim's package in place of the user's.
     """
     top = module_name.partition(".")[0]
     if top not in ("netsim", *FOLDERS):
