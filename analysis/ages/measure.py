@@ -30,7 +30,8 @@ def ages(run: Run) -> FloatArray:
     end_s = run.columns(["end_s"])["end_s"]
     table = run.arrow("clients", ["round", "client", "outcome", "outcome_s", "age_after_rounds"])
     client = np.asarray(table.column("client").to_numpy(), np.int64)
-    number = np.asarray(table.column("round").to_numpy(), np.int64) - 1
+    # Row of the result in which an attempt counts, from 0: its round, or below the round in whose time it ended.
+    row = np.asarray(table.column("round").to_numpy(), np.int64) - 1
     count = max(int((run.scenario.get("clients") or {}).get("count", 0)), int(client.max(initial=-1)) + 1)
     if not end_s.size or not count:
         return np.empty((0, 0))
@@ -39,9 +40,9 @@ def ages(run: Run) -> FloatArray:
     was_heard = np.zeros((end_s.size, count), bool)
     if np.isnan(recorded).all() and end_s[-1] > 0.0:
         # An update may be delivered rounds after the one that it was begun for.
-        number = np.searchsorted(end_s, np.asarray(table.column("outcome_s").to_numpy(), np.float64))
-    within = delivered & (number < end_s.size)
-    was_heard[number[within], client[within]] = True
+        row = np.searchsorted(end_s, np.asarray(table.column("outcome_s").to_numpy(), np.float64))
+    counts = delivered & (row < end_s.size)
+    was_heard[row[counts], client[counts]] = True
     # Number of the last round up to each round in which a client was heard; 0: in none yet.
     last = np.maximum.accumulate(np.where(was_heard, np.arange(1, end_s.size + 1)[:, np.newaxis], 0), axis=0)
     return np.asarray(np.arange(1, end_s.size + 1)[:, np.newaxis] - last + (last > 0), np.float64)
@@ -96,7 +97,10 @@ def pairs(groups: Groups) -> list[Pair]:
 
 
 def growths(groups: Groups) -> list[Growth]:
-    """Return how the AoI regret of each variant grows: in both halves of a run, and by its exponent. Others are left out."""
+    """Return how the AoI regret of each variant grows: in both halves of a run, and by its exponent.
+
+    Variants of which no run measures the regret are left out.
+    """
     result = []
     for label, runs in groups.items():
         curves = [curve for curve in map(_regret, runs) if curve[0].size > 1]

@@ -57,22 +57,25 @@ def _changes(section: Any) -> Sequence[dict[str, Any]]:
 def regret_of_rounds(run: Run) -> FloatArray:
     """Return the regret of each round, (n,): of ages where an oracle of ages was run, else of the reward; NaN: not measured."""
     reward, genie, age, oracle = run.columns(["reward", "genie_reward", "sum_age", "oracle_sum_age"]).values()
-    of_ages = age - oracle
-    regret: FloatArray = of_ages if not np.isnan(of_ages).all() else genie - reward
+    age_regret = age - oracle
+    regret: FloatArray = age_regret if not np.isnan(age_regret).all() else genie - reward
     return regret
 
 
 def change_table(run: Run, *, window: int = WINDOW) -> pd.DataFrame:
-    """Return a row for each true change of `run`.
+    """Return a row for each true change of `run`. ValueError: `window` below 1.
 
-    Columns: change (from 1), at_round, at_s (its first round and when that begins), last_round (the last before the next
-    change), rounds and seconds (to the end of the last), ends_run (True if no change follows); declared_round, delay_rounds,
-    delay_s (from its first round to the first declaration, both counted; null: missed, or nothing declares changes);
-    other_declarations (further ones in its rounds); level_before (mean regret of the last `window` rounds before it; null: not
-    measured, or fewer rounds), recovered_round (the first of the first `window` rounds, all of them after the change, whose mean
-    regret is at most that level), recovery_rounds, recovery_s (0: it never rose; null: censored, or no level), and
-    watched_rounds, watched_s (how long recovery was looked for).
-    ValueError: `window` below 1.
+    Columns, in this order:
+
+    - change: number from 1; at_round, at_s: its first round, and when that begins.
+    - last_round: the last round before the next change; rounds, seconds: from the first to the end of the last.
+    - ends_run: True if no change follows.
+    - declared_round, delay_rounds, delay_s: the first declaration, and the delay from the first round to it, both counted; null:
+      missed, or nothing declares changes. other_declarations: number of further ones in its rounds.
+    - level_before: mean regret of the last `window` rounds before it; null: not measured, or fewer rounds.
+    - recovered_round: the first round of the first `window` rounds after the change whose mean regret is at most that level;
+      recovery_rounds, recovery_s: the time to it, 0 if the regret never rose; null: censored, or no level.
+    - watched_rounds, watched_s: the longest time to recovery that could have been seen.
     """
     import pandas as pd
 

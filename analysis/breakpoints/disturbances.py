@@ -63,7 +63,8 @@ def join_intervals(starts: FloatArray, ends: FloatArray) -> list[tuple[float, fl
     low, high = starts[order], np.maximum.accumulate(ends[order]) if len(ends) else ends
     if not len(low):
         return []
-    new = np.concatenate([[True], low[1:] > high[:-1]])
-    at = np.flatnonzero(new)
-    last = np.concatenate([at[1:] - 1, [len(low) - 1]])
-    return list(zip(low[at].tolist(), high[last].tolist(), strict=True))
+    # An interval begins a new stretch if all before it have ended.
+    begins = np.concatenate([[True], low[1:] > high[:-1]])
+    first = np.flatnonzero(begins)
+    last = np.concatenate([first[1:] - 1, [len(low) - 1]])
+    return list(zip(low[first].tolist(), high[last].tolist(), strict=True))

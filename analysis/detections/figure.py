@@ -167,7 +167,10 @@ MARKERS: dict[Cause, tuple[str, str]] = {
 
 
 def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
-    """Draw declared and true changes of each variant's first run, with the counts of all its runs; None without declarations."""
+    """Draw declared and true changes of each variant's first run, with the counts of all its runs; None without declarations.
+
+    A row for each variant that declares changes: lines mark true changes, markers the causes of declarations.
+    """
     scores = {label: [run_detections(run) for run in runs] for label, runs in groups.items()}
     shown = [label for label, scored in scores.items() if any(score.causes for score in scored)]
     if not shown:
@@ -183,9 +186,9 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
             axes.vlines(changed, index - 0.36, index + 0.36, color=FAINT, linewidth=1.2, zorder=1)
             declared = edges[label][declared_rounds(groups[label][0])]
             for cause, (marker, _) in MARKERS.items():
-                at = declared[[each_cause == cause for each_cause in score.causes]]
+                x = declared[[each_cause == cause for each_cause in score.causes]]
                 faces = "white" if cause == "jamming" else colour
-                axes.plot(at, np.full(len(at), index), marker, color=colour, mfc=faces, ms=6, ls="none", zorder=3)
+                axes.plot(x, np.full(len(x), index), marker, color=colour, mfc=faces, ms=6, ls="none", zorder=3)
         names = [f"{drawable_text(label, LETTERS)}\n{_counts(scores[label])}" for label in shown]
         axes.set_yticks(range(len(shown)), names, fontsize="small")
         axes.set_ylim(len(shown) - 0.5, -0.5)

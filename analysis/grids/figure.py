@@ -47,8 +47,9 @@ def best_figure(
             # Luminance of red, green and blue, as screens weigh them.
             dark = float(np.dot(colour, (0.2126, 0.7152, 0.0722))) < DARKEST
             words = drawable_text(cell_words(study, cell, name))
-            letters: dict[str, Any] = {"color": "white" if dark else "black", "fontsize": "small", "linespacing": 1.25}
-            axes.text(column, row, words, ha="center", va="center", gid=f"cell-{row}-{column}", **letters)
+            style: dict[str, Any] = {"color": "white" if dark else "black", "fontsize": "small", "linespacing": 1.25}
+            # With an id of its own in the picture: checks of contrast must know that it stands on its cell, not on paper.
+            axes.text(column, row, words, ha="center", va="center", gid=f"cell-{row}-{column}", **style)
         axes.imshow(shown, aspect="auto", origin="lower")
         axes.set_xticks(range(columns.size), [f"{value:g}" for value in columns])
         axes.set_yticks(range(rows.size), [f"{value:g}" for value in rows] if len(study.keys) == 2 else [""])

@@ -67,6 +67,7 @@ def accuracy_figure(
     scale = UNITS[cost][1]
 
     def curve(run: Run) -> Curve:
+        """Return the accuracies of a run against their cost, in the unit of the axis."""
         costs, accuracy = run_accuracy(run, smoothing_s, cost)
         return costs * scale, accuracy
 
@@ -205,6 +206,7 @@ def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         """Return the function from a run to the curve of its losses in `column`, which notes diverged runs by the way."""
 
         def curve(run: Run) -> Curve:
+            """Return the finite losses of a run against the axis; add its label to `diverged` if others are not finite."""
             x, loss, accuracy = round_columns(run, axis.column, column, "accuracy")
             measured = np.isfinite(loss)
             # The loss on the test set is evaluated with every accuracy: a NaN there is a diverged loss, if the run has losses.

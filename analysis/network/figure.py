@@ -176,7 +176,8 @@ def _draw_cables(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArr
 def _name_nodes(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArray], first: Sequence[str], look: Look) -> int:
     """Write the names of nodes beside them, those of `first` first, where there is room; return the number left out.
 
-    A name takes the side of its node where the fewest cables leave, and hides no other name and no other node.
+    A name takes the side of its node that is farthest from the directions of its cables, and hides no other name and no other
+    node. All lengths below are in points of paper.
     """
     from analysis.figures.style import drawable_text, halo
     from analysis.figures.theme import INK
@@ -187,8 +188,8 @@ def _name_nodes(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArra
     # Points of paper for a unit of the map: three quarters of the figure's width and height are the map's.
     width, height = np.ptp(points, axis=0)
     scale = 54.0 * min(figure.get_figwidth() / (width or 1.0), figure.get_figheight() / (height or 1.0))
-    spots = dict(zip(positions, scale * points, strict=True))
-    letter = look.points(0.71 if len(positions) <= 50 else 0.57)
+    spots = dict(zip(positions, scale * points, strict=True))  # the positions, in points of paper
+    font_size = look.points(0.71 if len(positions) <= 50 else 0.57)
     angles = np.linspace(0.0, 2.0 * np.pi, 16, endpoint=False)
     sides = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     directions: dict[str, list[FloatArray]] = {node: [] for node in positions}
@@ -199,7 +200,7 @@ def _name_nodes(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArra
     left_out = 0
     for node in dict.fromkeys([*first, *positions]):
         name = drawable_text(str(node))
-        half = np.array([0.32 * letter * len(name), 0.62 * letter])
+        half = np.array([0.32 * font_size * len(name), 0.62 * font_size])  # half the width and height of the name
         for side in sorted(sides.tolist(), key=lambda side: float((np.array(directions[node]) @ side).max())):
             # Shift the name so that its edge, not its middle, is next to the node.
             middle = spots[node] + 8.0 * np.array(side) + half * np.sign(np.round(side, 1)) * (np.abs(side) > 0.4)
@@ -211,7 +212,7 @@ def _name_nodes(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArra
                     textcoords="offset points",
                     ha="center",
                     va="center",
-                    fontsize=letter,
+                    fontsize=font_size,
                     color=INK,
                     zorder=4,
                     path_effects=halo(),

@@ -95,14 +95,14 @@ class Utilisation(NamedTuple):
 def utilisation_over_time(run: Run, links: list[str], most: int) -> Utilisation:
     """Return the utilisation of `links` over time, as means over at most `most` intervals.
 
-    Intervals are rounds, or equal steps if there are more rounds than `most`.
+    Intervals are rounds, or equal steps if there are more rounds than `most`. The bytes of a round are spread evenly over it.
     """
     loads = run.arrow("link_loads", ["link", "start_s", "end_s", "carried_bytes", "bytes_per_s"]).to_pandas()
     row_of = {link: row for row, link in enumerate(links)}
     edges = np.unique(np.concatenate([loads["start_s"], loads["end_s"]]))
     if edges.size > most + 1:
         edges = np.linspace(edges[0], edges[-1], most + 1)
-    # Share of the bandwidth times seconds, of each link in each interval. The bytes of a row are spread evenly over its time.
+    # Share of the bandwidth times seconds, of each link (row) in each interval (column).
     used_s = np.zeros((len(links), edges.size - 1))
     for link, start_s, end_s, size, rate in zip(*(loads[name].to_list() for name in loads), strict=True):
         if link not in row_of:

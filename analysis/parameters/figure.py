@@ -21,7 +21,9 @@ LOGARITHMIC = 10.0
 def parameter_figure(
     study: AgainstOne, *, confidence: float = 0.95, restricted: str = "", look: Look = PLAIN
 ) -> ShownFigure | None:
-    """Draw the means of a metric over seeds, with intervals, against a key. Markers of values that may be the best are filled.
+    """Draw the means of a metric over seeds, with intervals, against a key: a line for each of `study.lines`.
+
+    Markers of values that may be the best are filled; infinite means are left out and named in the note.
 
     `restricted`: what is averaged if not the metric itself, such as "min(time, 20 s)". None if there are no values.
     """
@@ -113,11 +115,11 @@ def _value_axis(axes: Axes, values: FloatArray) -> None:
     if distinct.size > 12:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         return
-    place = np.log(distinct) if axes.get_xscale() == "log" else distinct
+    positions = np.log(distinct) if axes.get_xscale() == "log" else distinct
     # Label a value only if there is room beside the label before it.
-    room = _LABEL * float(np.ptp(place))
+    room = _LABEL * float(np.ptp(positions))
     labelled = [0]
     for index in range(1, distinct.size):
-        if place[index] - place[labelled[-1]] >= room:
+        if positions[index] - positions[labelled[-1]] >= room:
             labelled.append(index)
     axes.set_xticks(distinct.tolist(), [f"{value:g}" if i in labelled else "" for i, value in enumerate(distinct)])

@@ -67,9 +67,9 @@ def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str
     for value in values:
         cells = [f"{value:g}"]
         for line in study.lines:
-            at = line.at.tolist()
-            index = at.index(value) if value in at else None
-            if index is None:
+            line_values = line.at.tolist()
+            index = line_values.index(value) if value in line_values else None
+            if index is None:  # this line was not run at the value
                 cells.append("")
                 continue
             star = "" if line.best is None or not line.best.members[index] or is_tied(line) else " *"

@@ -25,10 +25,10 @@ def selections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
     numbers, many from the one selected most often to the one selected least often.
     """
     counts = {label: [Facts(run).attempts_begun for run in runs] for label, runs in groups.items()}
-    if all(np.ptp(count) == 0.0 for several in counts.values() for count in several if count.size):
+    if all(np.ptp(count) == 0.0 for run_counts in counts.values() for count in run_counts if count.size):
         return None
     by_group = {label: [run.summary.get("groups") or {} for run in runs] for label, runs in groups.items()}
-    names = list(dict.fromkeys(name for several in by_group.values() for one in several for name in one))
+    names = list(dict.fromkeys(name for runs in by_group.values() for run_groups in runs for name in run_groups))
 
     with look.apply():
         widths = (min(1.2, 0.3 * len(names)), 2.0) if names else (1.0,)

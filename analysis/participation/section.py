@@ -24,7 +24,7 @@ def participation_sections(groups: Groups) -> list[Section]:
         if not by_run:
             continue
         for group in by_run[0]:
-            shares = [_shares(groups_of_run, group) for groups_of_run in by_run if group in groups_of_run]
+            shares = [_shares(run_groups, group) for run_groups in by_run if group in run_groups]
             cells = [format_interval(mean_interval([share[name] for share in shares]), scale=100.0) for name in _COLUMNS]
             rows.append([label, group, *cells, ""])
         fairness = mean_interval(list(map(_fairness_between_groups, by_run)))

@@ -35,10 +35,10 @@ def peers_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
 
         def curve(run: Run) -> Curve:
             """Return the values of the column that are known, against the ends of their rounds in seconds."""
-            at, values = round_columns(run, "end_s", column)
+            ends_s, values = round_columns(run, "end_s", column)
             # A distance of 0 has no place on a logarithmic axis.
             shown = np.isfinite(values) & ((values > 0.0) | (column != "consensus_distance"))
-            return at[shown], values[shown]
+            return ends_s[shown], values[shown]
 
         return curve
 

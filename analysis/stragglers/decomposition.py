@@ -33,24 +33,25 @@ def edges(run: RunRecords) -> pd.DataFrame:
     table = run.attempts
     times = attempt_times(run)
     rounds, starts_s, ends_s = (run.rounds[name].to_numpy() for name in ("round", "start_s", "end_s"))
-    own = np.searchsorted(rounds, table["round"].to_numpy())
-    rows, of_round = np.arange(len(table)), own
+    begun_index = np.searchsorted(rounds, table["round"].to_numpy())
+    # Attempt and round of each row of the result, as indexes.
+    rows, round_index = np.arange(len(table)), begun_index
     # A server that carries updates over waits for an attempt in every round up to the attempt's end: one row for each of them.
     if run.carries:
         last = np.minimum(np.searchsorted(ends_s, times[:, -1]), len(rounds) - 1)
-        row_counts = np.maximum(last - own, 0) + 1
+        row_counts = np.maximum(last - begun_index, 0) + 1
         rows = np.repeat(rows, row_counts)
         # 0, 1, 2 .. within the rows of an attempt: the number of rows less those before the attempt.
         later_rounds = np.arange(len(rows)) - np.repeat(np.cumsum(row_counts) - row_counts, row_counts)
-        of_round = np.repeat(own, row_counts) + later_rounds
-    order = np.argsort(of_round, kind="stable")
-    rows, of_round = rows[order], of_round[order]
-    low, high = starts_s[of_round], ends_s[of_round]
+        round_index = np.repeat(begun_index, row_counts) + later_rounds
+    order = np.argsort(round_index, kind="stable")
+    rows, round_index = rows[order], round_index[order]
+    low, high = starts_s[round_index], ends_s[round_index]
     inner = np.clip(times[rows], low[:, None], high[:, None])
     repeated = table.iloc[rows]
     return pd.DataFrame(
         {
-            "round": rounds[of_round],
+            "round": rounds[round_index],
             "client": repeated["client"].to_numpy(),
             "begun_round": repeated["round"].to_numpy(),
             "group": repeated["group"].astype(object).to_numpy(),
@@ -96,26 +97,31 @@ def totals(decomposed: pd.DataFrame, by: Literal["round", "client", "group"]) ->
 def attempt_times(run: RunRecords) -> FloatArray:
     """Return times (n, 5) of attempts: begun, downloaded, computed, sending, ended; a phase not reached has the time before."""
     table = run.attempts
-    at = {name: table[name].to_numpy(np.float64) for name in table.columns if name.endswith("_s")}
-    ended = at["outcome_s"]
+    times_s = {name: table[name].to_numpy(np.float64) for name in table.columns if name.endswith("_s")}
+    ended = times_s["outcome_s"]
     if run.retries:
         # A phase that lasts several rounds is recorded in the attempt in which it ended: look in all attempts of the update.
         begun = updates_begun_s(table)
         whole = table.groupby(["client", "started_round"])[["download_end_s", "compute_end_s"]].transform("max")
         downloaded, computed = (whole[name].fillna(np.inf).to_numpy(np.float64) for name in whole)
     else:
-        begun = at["selected_s"]
-        downloaded = _end(at["download_start_s"], at["download_end_s"], ended, begun)
-        computed = _end(at["compute_start_s"], at["compute_end_s"], ended, downloaded)
-    sending = np.where(np.isnan(at["upload_start_s"]), ended, at["upload_start_s"])
+        begun = times_s["selected_s"]
+        downloaded = _phase_end_s(times_s["download_start_s"], times_s["download_end_s"], ended, begun)
+        computed = _phase_end_s(times_s["compute_start_s"], times_s["compute_end_s"], ended, downloaded)
+    sending = np.where(np.isnan(times_s["upload_start_s"]), ended, times_s["upload_start_s"])
+    # No phase lasts longer than its attempt.
     times: FloatArray = np.minimum(np.stack([begun, downloaded, computed, sending, ended], axis=1), ended[:, None])
     return times
 
 
-def _end(start_s: FloatArray, end_s: FloatArray, ended_s: FloatArray, before_s: FloatArray) -> FloatArray:
-    """Return the end of a phase (n,): its own, that of the attempt if cut short, or that of the phase before if not begun."""
-    whole: FloatArray = np.where(np.isnan(end_s), np.where(np.isnan(start_s), before_s, ended_s), end_s)
-    return whole
+def _phase_end_s(start_s: FloatArray, end_s: FloatArray, ended_s: FloatArray, before_s: FloatArray) -> FloatArray:
+    """Return the end of a phase (n,): its own, that of the attempt if cut short, or that of the phase before if not begun.
+
+    `start_s`, `end_s`: recorded start and end, NaN if there is none. `ended_s`: end of the attempt. `before_s`: end of the phase
+    before. All are (n,).
+    """
+    phase_end_s: FloatArray = np.where(np.isnan(end_s), np.where(np.isnan(start_s), before_s, ended_s), end_s)
+    return phase_end_s
 
 
 def _resent(run: RunRecords) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

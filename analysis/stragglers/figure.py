@@ -28,6 +28,7 @@ def latency_figure(
     along = abscissa(groups, over)
 
     def curve(run: Run) -> Curve:
+        """Return the length of each round in seconds against the axis of the figure."""
         number, start, end = round_columns(run, along.column, "start_s", "end_s")
         return number, end - start
 
@@ -65,8 +66,8 @@ def latency_figure(
         spread.set(xlabel="share of rounds at or below", xlim=(0.0, 1.0))
         spread.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
         spread.set_xticks([0.0, 0.5, 1.0])
-        of_first = " of the first seed" if any(len(curves) > 1 for curves in raw.values()) else ""
-        note = curve_note(raw, f"left: moving mean of {window} rounds, dots: single rounds{of_first}")
+        whose = " of the first seed" if any(len(curves) > 1 for curves in raw.values()) else ""
+        note = curve_note(raw, f"left: moving mean of {window} rounds, dots: single rounds{whose}")
         finish_figure(figure, "Latency of a round", note, lines, look=look)
     return figure
 

@@ -53,7 +53,7 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
     if not outcomes:
         raise ValueError(f"round = {round}: the run has records of no attempt in it ({run.label}, seed {run.seed})")
     begin, close = _bounds(run, chosen, columns)
-    waited = _waits(run, chosen)
+    waited = _waits_after_round(run, chosen)
     last_s = np.nanmax(np.where(np.isnan(columns["outcome_s"]), close, columns["outcome_s"]))
     last_s = max([last_s, *(until_s for _, until_s, _ in waited.values())])
     order = np.argsort(np.nan_to_num(columns["outcome_s"], nan=np.inf), kind="stable")[-MOST_CLIENTS:]
@@ -76,10 +76,10 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
         if waited:
             legend.append((Patch(**surface_style(_WAITING)), "waiting for the peer named beside it"))
         for outcome, marker in _MARKS.items():
-            at = [position for position, attempt in enumerate(order) if outcomes[attempt] == outcome]
-            if at:
-                ends = np.nan_to_num(columns["outcome_s"][order][at], nan=last_s) - begin
-                axes.plot(ends, at, marker, color=INK, ms=6.0, zorder=4)
+            positions = [position for position, attempt in enumerate(order) if outcomes[attempt] == outcome]
+            if positions:
+                ends = np.nan_to_num(columns["outcome_s"][order][positions], nan=last_s) - begin
+                axes.plot(ends, positions, marker, color=INK, ms=6.0, zorder=4)
                 legend.append((Line2D([], [], color=INK, marker=marker, ls="none"), outcome.replace("_", " ")))
         axes.axvline(close - begin, color=INK, linewidth=1.4)
         legend.append((Line2D([], [], color=INK, linewidth=1.4), "close of the round"))
@@ -114,8 +114,8 @@ def _draw_wait(axes: Axes, position: int, from_s: float, until_s: float, awaited
     )
 
 
-def _waits(run: Run, chosen: int) -> dict[float, tuple[float, float, int]]:
-    """Return, by peer, start and end of its wait at the end of its own round, and the peer whose message ended the wait."""
+def _waits_after_round(run: Run, chosen: int) -> dict[float, tuple[float, float, int]]:
+    """Return, by peer, start and end of its wait at the end of its own round `chosen`, and the peer whose message ended it."""
     found = waits(run)
     found = found[found["round"] == chosen]
     columns = [found[name].tolist() for name in ("peer", "from_s", "until_s", "waited_for")]
@@ -144,7 +144,7 @@ def _attempts(run: Run, chosen: int) -> tuple[dict[str, FloatArray], list[str]]:
 
 
 def _parts_of_updates(run: Run, chosen: int) -> tuple[dict[str, FloatArray], list[str]]:
-    """Return the same where an update may take several attempts: the part of each phase that lies in the round.
+    """Return the columns and outcomes of `_attempts` where an update may take several: the part of each phase in the round.
 
     A phase that lasts several rounds is recorded in the attempt in which it ends, so that the rows of the round alone lack it.
     """

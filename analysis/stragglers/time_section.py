@@ -45,10 +45,11 @@ def time_sections(run: Run) -> list[Section]:
     before = _slot_words(run.rounds, rounds) if facts["slotted"] else _round_words(run.rounds)
     study = straggler_study(rounds, run.clients)
     by_count = bool((rounds["close_rule"] == "deliveries").any())
-    return [Section(title, [phases, Text(before), closed, Text(_waiting_words(study, by_count)), _worst(study)])]
+    return [Section(title, [phases, Text(before), closed, Text(_waiting_words(study, by_count)), _cost_table(study)])]
 
 
 def _phase_table(clients: pd.DataFrame, shown: tuple[str, ...]) -> Table:
+    """Return the table of the mean length of the phases `shown`, a row for each, and of how many of them ended."""
     phases = phase_means(clients).loc[list(shown)]
     means, counts = phases["mean_s"].tolist(), phases["count"].tolist()
     rows = [[name[:-2], format_number(mean), f"{n:,}"] for name, mean, n in zip(shown, means, counts, strict=True)]
@@ -57,16 +58,18 @@ def _phase_table(clients: pd.DataFrame, shown: tuple[str, ...]) -> Table:
 
 
 def _rule_words(rounds: pd.DataFrame) -> str:
+    """Return a sentence that says by which rules rounds were closed, and how many by each."""
     rules = rounds["close_rule"].fillna("a rule without a name").value_counts()
     return f"Rounds were closed by: {', '.join(f'{rule} ({count:,})' for rule, count in rules.items())}."
 
 
 def _round_words(rounds: pd.DataFrame) -> str:
+    """Return a sentence that divides the time up to the last close into rounds, probes within them, and time between rounds."""
     in_rounds_s = float((rounds["end_s"] - rounds["start_s"]).sum())
-    total_s, asked_s = float(rounds["end_s"].iloc[-1]), float(rounds["probe_s"].sum())
-    asking = f" ({format_number(asked_s)} s of them asking clients for their loss)" if asked_s else ""
+    total_s, probes_s = float(rounds["end_s"].iloc[-1]), float(rounds["probe_s"].sum())
+    probes = f" ({format_number(probes_s)} s of them asking clients for their loss)" if probes_s else ""
     return (
-        f"Of {format_number(total_s)} s up to the last close, rounds took {format_number(in_rounds_s)} s{asking}; "
+        f"Of {format_number(total_s)} s up to the last close, rounds took {format_number(in_rounds_s)} s{probes}; "
         f"{format_number(max(0.0, total_s - in_rounds_s))} s passed between rounds, waiting for enough clients to be there."
     )
 
@@ -88,15 +91,21 @@ def _slot_words(slots: pd.DataFrame, rounds: pd.DataFrame) -> str:
 
 
 def _waiting_words(study: StragglerStudy, by_count: bool) -> str:
+    """Return sentences on the shares of the rounds' time in which one client, or several, held up the close.
+
+    `by_count`: True if deliveries closed some rounds, so that the client whose delivery closed one is named as well.
+    """
     closer = "the last to end" if not by_count else "the one whose delivery closed it, or the last to end"
     return (
-        f"Of the {format_number(study.waited_s)} s that rounds took, {_share(study.slowest_share)} were spent waiting for a "
-        f"single client alone, {closer}, and {_share(study.together_share)} for several clients that then ended at the same "
-        f"moment or missed the close. Clients of a round were done and idle for {_share(study.idle_share)} of their time in it."
+        f"Of the {format_number(study.waited_s)} s that rounds took, {_share_text(study.slowest_share)} were spent waiting for a "
+        f"single client alone, {closer}, and {_share_text(study.together_share)} for several clients that then ended at the same "
+        f"moment or missed the close. Clients of a round were done and idle for {_share_text(study.idle_share)} of their time in "
+        "it."
     )
 
 
-def _worst(study: StragglerStudy) -> Block:
+def _cost_table(study: StragglerStudy) -> Block:
+    """Return the table of the five clients that alone held up closes longest; of equal ones, those that missed most closes."""
     worst = study.per_client.sort_values(["cost_s", "missed"], ascending=False, kind="stable").head(5)
     columns = (worst.index, *(worst[name] for name in ("rounds", "missed", "times_slowest", "mean_latency_s", "cost_s")))
     rows = [
@@ -108,5 +117,6 @@ def _worst(study: StragglerStudy) -> Block:
     return Table("stragglers", caption, (header, rows))
 
 
-def _share(share: float) -> str:
+def _share_text(share: float) -> str:
+    """Return a share as a percentage; "—" for NaN."""
     return MISSING if math.isnan(share) else f"{share * 100:.1f} %"

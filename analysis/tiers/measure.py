@@ -41,7 +41,7 @@ def tier_times(run: Run) -> dict[str, float]:
     phases = decompose(run_records(run))
     sums = {name: float(phases[name].sum()) for name in phases.columns if name.endswith("_s")}
     # Proportions in which a round of an edge is divided.
-    of_clients = {
+    client_phases_s = {
         "compute": sums["compute_s"],
         "links": sums["download_s"] + sums["upload_s"] + sums["resend_s"],
         "edge_wait": sums["queue_s"] + sums["wait_s"] + sums["before_s"],
@@ -50,8 +50,8 @@ def tier_times(run: Run) -> dict[str, float]:
         edge_s, backhaul_s = float((run.rounds["end_s"] - run.rounds["start_s"]).sum()), 0.0
     else:
         edge_s, backhaul_s = np.mean(_edge_times(run, end_s), axis=0).tolist()
-    whole = sum(of_clients.values())
-    seconds = {name: edge_s * value / whole if whole else 0.0 for name, value in of_clients.items()}
+    whole = sum(client_phases_s.values())
+    seconds = {name: edge_s * value / whole if whole else 0.0 for name, value in client_phases_s.items()}
     seconds |= {"backhaul": backhaul_s, "wait": max(0.0, end_s - edge_s - backhaul_s)}
     return {name: value / rounds for name, value in seconds.items()}
 

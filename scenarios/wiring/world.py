@@ -342,17 +342,21 @@ class World:
 
 
 def _train_ahead(server: Server, trained: FederatedLearner) -> None:
-    """Let workers train updates when they begin, if updates may outlast their round; otherwise the close needs all results
-    together anyway.
+    """Let workers train updates from their beginning on, and drop the results of updates that are not delivered.
+
+    For servers whose updates may outlast their round: otherwise the close needs all results at once, and nothing is gained. No
+    result of the run changes.
     """
     pool = server.clients
 
     def note(client: int, begun_round: int, delivered: bool) -> None:
+        """Note the end of an attempt: its training is needed now, or not any more."""
         # With `retry` an update that was not delivered is sent again.
         if delivered or not pool.life.retry:
             trained.end_promise(client, begun_round, needed=delivered)
 
     def on_ends(ended: Columns) -> None:
+        """Note many ends at once, as `note` does one."""
         for client, round, outcome in ended.counts[[CLIENT, ROUND, OUTCOME]].T.tolist():
             note(client, round, outcome == DELIVERED)
 

@@ -18,10 +18,11 @@ def unseen_latency(outlook: Outlook) -> Iterator[Caution]:
     # A script may change anything. A round that closes at a time loses a longer transmission, which the detector sees.
     if channels is None or scheduler is None or scenario.script is not None or scenario.server.limit_s is not None:
         return
-    inner = scheduler.parameters().get("scheduler") or scheduler
-    if "detector" not in inner.parameters() or scenario.jammers or scenario.outages or channels.states is not None:
+    # A scheduler may contain another one, which then has the detector.
+    watching = scheduler.parameters().get("scheduler") or scheduler
+    if "detector" not in watching.parameters() or scenario.jammers or scenario.outages or channels.states is not None:
         return
-    detector = inner.parameters()["detector"]
+    detector = watching.parameters()["detector"]
     drawn = channels.random_changes
     changes = [f"channels.changes.{i}" for i, change in enumerate(channels.changes) if not change.channel]
     changes += ["channels.random_changes"] if drawn is not None and "channel." not in str(drawn.parameter) else []

@@ -29,8 +29,9 @@ def add_extra_pass(
     trained: FederatedLearner | None,
     delays: dict[str, HasLaws],
 ) -> tuple[Training, dict[str, HasLaws]]:
-    """Return (local training, timelines of the phases) of updates, with the time of the additional pass over a client's samples
-    if the aggregation or the reported losses need one. `delays`: the timelines without it.
+    """Return (local training, timelines of the phases) of updates, with the time of an additional pass over a client's samples.
+
+    Only if the aggregation or the reported losses need such a pass. `delays`: the timelines without it.
 
     A forward pass takes `work.forward_share` of the time of training on the same samples; a pass with gradients takes the same
     time as training. With a speed in `[compute]`, the pass adds to the time of each sample. Without a speed `compute.delay` is

@@ -154,7 +154,7 @@ def _check_memory(options: LearnerOptions, parameters: int | None, updates: int)
 
 
 def _check_disk(options: LearnerOptions, parameters: int | None, scenario: Scenario) -> None:
-    """Refuse `memory_bytes` if the models beyond it do not fit on disk. Only for servers that keep a model for each client."""
+    """Refuse `memory_bytes` if the models that it does not hold do not fit on disk. For servers with a model for each client."""
     memory_bytes = options.memory_bytes
     if parameters is None or memory_bytes is None or not (scenario.server.trains_peers or scenario.keeps_caches):
         return
@@ -178,9 +178,10 @@ def memory_bytes() -> int:
 def build_trained(
     scenario: Scenario, streams: Streams, plan: WorkPlan | None = None, cluster: Cluster | None = None
 ) -> FederatedLearner | None:
-    """Return the learner of `[learner]`, a `models.fl.learners.learner.FederatedLearner`, or None; raises UserError.
+    """Return the learner of `[learner]`, or None without the table; raises UserError.
 
-    `plan`: work of each client if `[work]` sets it. `cluster`: its workers train.
+    Data is read, and a network is refused that memory or disk cannot hold. `plan`: work of each client if `[work]` sets it.
+    `cluster`: scheduler whose workers train; None: the workers that the scenario names, or this process.
     """
     section = scenario.learner
     if section is None:

@@ -295,7 +295,10 @@ class WiredNetwork:
 
 
 def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Sizes) -> WiredNetwork | None:
-    """Return the network of `[network]`; None without one. Raises UserError."""
+    """Return the network of `[network]` with outages, background traffic and jammers, and the carriers of models and updates.
+
+    None without the table. Servers that send no updates get carriers that are never used. Raises UserError.
+    """
     section = scenario.network
     if section is None:
         return None

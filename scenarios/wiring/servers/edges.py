@@ -128,7 +128,8 @@ class NodeWorld(World):
 def tree(world: World, compose: Composer) -> TreeServer:
     """Return the server of a scenario with `[edges]`: a tree of coordinators, each with its members; raises UserError.
 
-    `compose`: function that builds the server of one coordinator from its parts.
+    `compose`: function that builds the server of one coordinator from its parts. Coordinators are built from the root down,
+    because edges are clients of the nodes above them, and share one pool and one medium; clients share another.
     """
     section = world.scenario.edges
     assert section is not None
@@ -325,10 +326,10 @@ def _states(
     edge_medium: SharedMedium,
     ways: MediumLaws,
 ) -> StateTransfers:
-    """Return the transfers of clients' states from edge to edge; raises UserError if two edges of one client have no route.
+    """Return the transfers of clients' states from edge to edge; raises UserError if a cable between them has no bandwidth.
 
-    With `[network]` its cables carry the states. Without it the links of the tree do, by the laws `ways`, and random numbers are
-    addressed by the rounds of `edge_medium`.
+    With `[network]` its cables carry the states; checked are all pairs of edges that one client visits by `moves`. Without it the
+    links of the tree do, by the laws `ways`, and random numbers are addressed by the rounds of `edge_medium`.
     """
     section, wired = world.scenario.edges, world.network
     assert section is not None
