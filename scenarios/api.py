@@ -72,6 +72,7 @@ def _public(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def run_checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the function; `from None` hides frames inside netsim, which say nothing about the user's mistake."""
         try:
             return function(*args, **kwargs)
         except UserError as error:
@@ -208,6 +209,7 @@ def run(
 
 
 def _training_machines(workers: int | None, cluster: str | None) -> TrainingMachines:
+    """Check where clients of a run are to be trained, as users gave it; UserError names the argument."""
     count = arguments.integer_or_none("workers", workers, least=0)
     return TrainingMachines(workers=count, cluster=arguments.text_or_none("cluster", cluster))
 
@@ -299,6 +301,7 @@ def _make_plan(
 
 
 def _limits(event_limit: int | None, wall_limit_s: float | None) -> Limits:
+    """Check both limits, which users gave; UserError names the argument."""
     return Limits(
         event_limit=arguments.integer_or_none("event_limit", event_limit, least=1),
         wall_limit_s=arguments.seconds_or_none("wall_limit_s", wall_limit_s),
@@ -306,6 +309,7 @@ def _limits(event_limit: int | None, wall_limit_s: float | None) -> Limits:
 
 
 def _machines(*, jobs: int | None, cluster: str | None, send_back: bool, retries: int) -> Machines:
+    """Check where a sweep is to run, as users gave it; UserError names the argument."""
     return Machines(
         jobs=arguments.integer_or_none("jobs", jobs),
         cluster=arguments.text_or_none("cluster", cluster),
@@ -519,6 +523,7 @@ def _script_key(script: ScriptSource | None) -> Tables:
 
 
 def _after_round(study: schema.Scenario, progress: Progress | None) -> Callable[[Simulation], None] | None:
+    """Return the function to call after each round, which tells `progress` the rounds done; None: nobody is told."""
     if progress is None:
         return None
     return lambda simulation: progress(rounds_done(simulation, study), study.rounds)
@@ -536,6 +541,10 @@ def _limit_time(wall: WallLimit) -> Iterator[None]:
 
 
 def _finish(summary: Mapping[str, object], folder: Path, *, shown: Iterable[Caution] = (), resumable: bool = True) -> Run:
+    """Warn of the cautions of a finished run, except those `shown` before it, and return the run.
+
+    Raises KeyboardInterrupt, with the remedy, if the run was interrupted.
+    """
     if summary["ended"] == INTERRUPTED:
         remedy = f"to go on: netsim.resume({str(folder)!r})" if resumable else "a Flower app cannot be resumed: run it again"
         raise KeyboardInterrupt(f"after {summary['rounds']} rounds; {remedy}")
@@ -545,5 +554,7 @@ def _finish(summary: Mapping[str, object], folder: Path, *, shown: Iterable[Caut
 
 
 def _warn(cautions: Iterable[Caution]) -> None:
+    """Warn of each caution by a UserWarning."""
     for caution in cautions:
+        # Levels: this function, the public one that calls it, `run_checked`, and the user's line, which the warning names.
         warnings.warn(caution.text, stacklevel=4)

@@ -224,6 +224,7 @@ def _lines(look: Look) -> Iterator[_Callbacks]:
     printed_s = time.perf_counter()
 
     def on_round(simulation: Simulation) -> None:
+        """Read the state of the run after every round, also where no line is due: the line at the end shows the last state."""
         nonlocal printed_s
         look.take(simulation)
         now = time.perf_counter()
@@ -248,6 +249,7 @@ def _panel(look: Look) -> Iterator[_Callbacks]:
     from rich.text import Text
 
     def draw_table() -> Table:
+        """Return the panel: name and bar, then a row for each fact; no bar if the end of the run is unknown."""
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         bar = ProgressBar(total=1.0, completed=look.done, width=40) if look.is_limited else ""
         table.add_row(Text(look.name, style="bold"), bar)
@@ -259,6 +261,7 @@ def _panel(look: Look) -> Iterator[_Callbacks]:
     with Live(draw_table(), console=err_console, auto_refresh=False, transient=False) as panel:
 
         def on_round(simulation: Simulation) -> None:
+            """Read the state of the run after every round, and redraw unless the last drawing is less than `_EVERY_S` old."""
             nonlocal drawn_s
             look.take(simulation)
             now = time.perf_counter()

@@ -297,6 +297,10 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[SweepProgre
     with progress(dict.fromkeys(totals) if open_ended else totals, quiet, share=limited) as advance:
 
         def show(state: SweepProgress) -> None:
+            """Advance the bars to the rounds done, and print what workers wait for, above them.
+
+            Runs of seeds that were added after the plan come last in `state.rounds`, and have a bar of their own.
+            """
             rounds = state.rounds
             if not quiet and (line := wait_messages.line(state.waits)):
                 err_console.print(line, highlight=False, soft_wrap=True)

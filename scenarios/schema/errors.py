@@ -59,7 +59,7 @@ def users_line(error: BaseException) -> str:
     """Return ", FILE, line N" for the line of the user's code that raised an exception; empty if the user's code did not run."""
     calls = groupby(traceback.extract_tb(error.__traceback__), lambda frame: frame.filename.startswith(_NETSIM_PATHS))
     # Calls go from netsim into other code, and perhaps back into netsim.
-    outside = [list(frames) for of_netsim, frames in calls if not of_netsim]
+    outside = [list(frames) for is_netsim, frames in calls if not is_netsim]
     # Of a call by way of a package (torch, for a user's network), or an error in one (NumPy), the user's line is more useful.
     own = ([frame for frame in frames if not frame.filename.startswith(_PACKAGES)] for frames in outside)
     frames = next(filter(None, own), outside[0] if outside else [])

@@ -111,6 +111,7 @@ def _class_nodes(module: ModuleType) -> dict[str, ast.ClassDef]:
     classes: dict[str, ast.ClassDef] = {}
 
     def collect(node: ast.AST, prefix: str) -> None:
+        """Keep the classes below `node` by `__qualname__`, which is `prefix` and the name; the first of a name stays."""
         for child in ast.iter_child_nodes(node):
             match child:
                 case ast.ClassDef(name=name):

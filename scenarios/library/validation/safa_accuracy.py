@@ -94,6 +94,7 @@ class Crashing(SelectionPolicy):
         self._epoch = _batches_per_epoch(data_sizes)
 
     def select(self, view: RoundView) -> Selection | IntArray:
+        """Return the picked clients that deliver, with their steps, ascending; crashes are drawn for all, before the picks."""
         able = np.flatnonzero(view.selectable)
         crashed = draw_crashes(view.rng, len(view.selectable), self.crash)
         picked = np.sort(view.rng.choice(able, self.picked, replace=False))
@@ -182,6 +183,10 @@ class CrashingByVersion(ByVersion):
         """True (K,) for clients that have trained one epoch of the model of round 1 and not delivered since."""
 
     def begin(self, number: int, clients: IntArray, version: int, holders: frozenset[int] = frozenset()) -> Attempts:
+        """Start those of `clients` that do not crash. `holders`: clients that have the model already; `_ahead` stays for them.
+
+        Crashes are drawn for all clients, so that each round draws the same whoever is asked.
+        """
         crashed = draw_crashes(self._streams["policy"].generator(number), self.pool.count, self.crash)
         if not holders:
             self._ahead[clients] = crashed[clients] & (number == 1 and self.first_round == "everyone")

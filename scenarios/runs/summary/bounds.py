@@ -37,9 +37,9 @@ def aoi_bounds(runs: Sequence[Run]) -> list[Bound]:
         if oracle_name(run) == "means" and inapplicable_reason(run) is None:
             by_size.setdefault(_sizes(run), []).append(run)
     bounds: dict[str, Bound] = {}
-    for (clients, channels), of_size in by_size.items():
+    for (clients, channels), runs_of_size in by_size.items():
         suffix = f", N = {channels}, K = {clients}" if len(by_size) > 1 else ""
-        bounds |= {bound.label: bound for bound in _bounds_of_size(of_size, clients, channels, suffix)}
+        bounds |= {bound.label: bound for bound in _bounds_of_size(runs_of_size, clients, channels, suffix)}
     return sorted(bounds.values(), key=lambda bound: bound.label)
 
 

@@ -50,9 +50,9 @@ def links_table(graph: Any) -> pa.Table:
     return _table("links", kinds, (source, target, graph.distance_km[up], *places[source].T, *places[target].T))
 
 
-def cables_table(cables: Sequence[Cable], places: Sequence[str]) -> pa.Table:
+def cables_table(cables: Sequence[Cable], client_nodes: Sequence[str]) -> pa.Table:
     """Return the table `cables` of a network. `client_nodes`: node of each client."""
-    clients = Counter(places)
+    clients = Counter(client_nodes)
     kinds = {"cable": pa.string(), "a": pa.string(), "b": pa.string(), "delay_s": pa.float64()}
     kinds |= {"clients_at_a": pa.int64(), "clients_at_b": pa.int64()}
     rows = [(cable.name, cable.a, cable.b, cable.delay_s, clients[cable.a], clients[cable.b]) for cable in cables]
@@ -60,6 +60,7 @@ def cables_table(cables: Sequence[Cable], places: Sequence[str]) -> pa.Table:
 
 
 def _table(name: str, kinds: dict[str, pa.DataType], values: Sequence[Sequence[object] | NDArray[Any]]) -> pa.Table:
+    """Return a table from the `values` of each column, in the order of `kinds`, with its name and format as metadata."""
     schema = pa.schema(list(kinds.items()), metadata={"netsim.table": name, "netsim.format": str(FORMAT)})
     columns = [column(list(entries), kind) for entries, kind in zip(values, kinds.values(), strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)

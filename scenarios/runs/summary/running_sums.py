@@ -49,11 +49,15 @@ class Totals:
 
     rounds: int = 0
     round_s: float = 0.0
+    """Sum of the lengths of rounds, seconds."""
     accuracy: float = math.nan
+    """Accuracy of the last evaluation, not a sum, as `loss`; NaN before the first."""
     loss: float = math.nan
     regret: float = math.nan
+    """Sum of the genie's reward less the policy's over rounds with a reward; NaN: there was none."""
     sum_age: int = 0
     aoi_regret: float = 0.0
+    """Sum of the ages less those under the oracle."""
     age_variance: float = 0.0
     starts_s: list[float] = field(default_factory=list)
     """Change points, in seconds, that no round has reached yet; ascending."""

@@ -108,7 +108,7 @@ class _OneRound(Alteration):
         loop.follow_openings(on_open)
 
     def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
-        """In the one round, set the changed deadline, or remove the client: abort its update, and return the other clients."""
+        """Change the one round: set its deadline, or remove the client, by aborting its update and returning the others."""
         if number != self.number:
             return chosen
         if self.deadline_s is not None:
