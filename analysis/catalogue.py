@@ -236,7 +236,10 @@ def figures_of(source: Sweep | Run | Sequence[Run], options: FigureSettings) -> 
 
 
 def _draw(name: str, groups: Groups, options: FigureSettings) -> ShownFigure | None:
-    """Draw a figure of at most `MOST_VARIANTS` variants, and note on it how many are left out."""
+    """Draw a figure of at most `MOST_VARIANTS` variants, taken at equal steps through their list; None without data.
+
+    Notes on it say if variants are left out, and if rounds of different meaning share its axis.
+    """
     shown = groups
     if len(groups) > MOST_VARIANTS:
         indexes = set(np.linspace(0, len(groups) - 1, MOST_VARIANTS).round().astype(int).tolist())

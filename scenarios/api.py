@@ -286,7 +286,7 @@ def _make_plan(
     variants: Iterable[str] | None,
     strict: bool,
 ) -> Plan:
-    """Return the plan of a sweep from the arguments of `sweep`."""
+    """Return the plan of a sweep from the arguments of `sweep`, which are checked; warn of the cautions of its runs."""
     keys, name = _tables(scenario)
     keys |= _script_key(script)
     seed_list = None if seeds is None else arguments.list_of_values("seeds", seeds, "range(10)")

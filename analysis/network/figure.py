@@ -131,7 +131,10 @@ def _nodes_by_load(cables: pd.DataFrame, busier: pd.Series[float]) -> list[str]:
 
 
 def _node_positions(cables: pd.DataFrame) -> dict[str, FloatArray]:
-    """Return the position (2,) of each node on the map. Distances follow the delays of cables as far as possible."""
+    """Return the position (2,) of each node on the map. Distances follow the delays of cables as far as possible.
+
+    The same cables give the same map: the layout draws from a fixed seed, or nothing at all.
+    """
     import networkx as nx
 
     graph = nx.Graph()

@@ -48,7 +48,10 @@ def parameter_sections(sweep: Sweep, comparison: Comparison, *, against: Sequenc
 
 
 def metrics_shown(comparison: Comparison) -> tuple[str, ...]:
-    """Return the metrics to show against parameters: those asked for, otherwise the first `MOST_METRICS` of the study."""
+    """Return the metrics to show against parameters: those asked for, otherwise at most `MOST_METRICS` of the study.
+
+    These are metrics with a better direction, `_FIRST_METRICS` before all others, in the order of `METRICS`.
+    """
     if comparison.asked:
         return comparison.asked
     shown = comparison.shown_metrics()

@@ -188,7 +188,10 @@ class RunFolder:
 
     @cached_property
     def _digests(self) -> Mapping[str, str] | None:
-        """The SHA-256 of files by name, from the constructor or the summary; None if unknown."""
+        """The SHA-256 of files by name, from the constructor or the summary; None if unknown.
+
+        For an interrupted run, messages on damage name another remedy from then on: to resume it.
+        """
         if self._stated_digests is not None or not (self._path / "summary.json").is_file():
             return self._stated_digests
         summary = read_json(self._path / "summary.json", "a run's summary")

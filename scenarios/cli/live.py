@@ -68,7 +68,7 @@ class Look:
     """Reason for which a round takes long."""
 
     def take(self, simulation: Simulation) -> None:
-        """Read the state of the run at the close of a round."""
+        """Read the state of the run at the close of a round; from the first call on, count who is the last client of rounds."""
         self.waits = ""
         recorder = simulation.recorder
         assert isinstance(recorder, Summing)

@@ -103,7 +103,7 @@ def report(
 
     drawing.settings()  # refuse wrong options before the runs are read; the bounds, which come from the runs, are added below
     opened = _open_runs(folder, strict)
-    regrets, ages = _bounds(opened) if bounds else ((), ())
+    on_regret, on_aoi_regret = _bounds(opened) if bounds else ((), ())
     place = out or folder / "report"
     with _user_errors(), writing(place, "place"):
         written = write_report(
@@ -121,7 +121,7 @@ def report(
                 equivalent=equivalent or (),
             ),
             figures=drawing.settings(
-                target_accuracy=target_accuracy, horizon_s=horizon_s, regret_bounds=regrets, aoi_bounds=ages
+                target_accuracy=target_accuracy, horizon_s=horizon_s, regret_bounds=on_regret, aoi_bounds=on_aoi_regret
             ),
         )
     out_console.print(f"report: {written}", soft_wrap=True)

@@ -52,7 +52,7 @@ def fit_speed(seconds: FloatArray, censored: BoolArray, amounts: FloatArray) -> 
     # Duration = overhead + amount x unit x noise, with log-normal noise of mean 1. A censored duration adds the probability of a
     # longer one. The search runs over unbounded numbers: the logit of overhead / shortest, and the logarithms of unit and sigma.
     def loss(logs: FloatArray) -> float:
-        """Return the negative log-likelihood; inf for extreme parameters, where it would overflow."""
+        """Return the negative log-likelihood at the point `logs` (3,) of the search; inf far out, where it would overflow."""
         if np.abs(logs).max() > 60.0:
             return np.inf
         overhead = shortest / (1.0 + np.exp(-logs[0]))  # between 0 and the shortest duration

@@ -327,7 +327,7 @@ def _most_likely(kind: str, durations: Durations, kaplan_meier: SurvivalCurve) -
     family, complete = _FAMILIES[kind], ~durations.censored
 
     def loss(logs: FloatArray) -> float:
-        # The search must not go where likelihoods overflow.
+        """Return the negative log-likelihood at the point `logs` (2,) of the search; inf far out, where it would overflow."""
         if np.abs(logs).max() > 60.0:
             return np.inf
         value = -_log_likelihood(family.distribution(*np.exp(logs)), durations)

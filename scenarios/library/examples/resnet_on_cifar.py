@@ -20,7 +20,10 @@ TRAIN, TEST = 2000, 500
 
 
 def images() -> Arrays:
-    """Return training images, training labels, test images and test labels."""
+    """Return training images, training labels, test images and test labels of CIFAR-10, which is never downloaded.
+
+    Where it is not on the machine, made images take its place, with a warning.
+    """
     try:
         require_files("cifar-10", data_folder())
     except ParameterError:

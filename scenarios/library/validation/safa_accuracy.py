@@ -294,7 +294,7 @@ def normal_sizes(
     while True:
         drawn = generator.normal(1.0, 0.3, clients)
         sizes = np.floor(drawn / drawn.sum() * len(labels)).astype(np.int64)
-        sizes[: len(labels) - int(sizes.sum())] += 1
+        sizes[: len(labels) - int(sizes.sum())] += 1  # samples that are left over by rounding down go to the first clients
         if sizes.min() >= minimum:
             break
     return [np.sort(part) for part in np.split(generator.permutation(len(labels)), np.cumsum(sizes)[:-1])]

@@ -184,7 +184,7 @@ def refuse_policy(scenario: "Scenario") -> None:
 
 
 def refuse_aggregation(scenario: "Scenario", why: str) -> None:
-    """Refuse any aggregation but the default, staleness weights, and a learner's buffer; `why`: the reason, for the message."""
+    """Refuse weights by staleness, a learner's buffer, and aggregations but the default. `why`: the reason, for the message."""
     learner = scenario.learner
     if learner is None:
         return

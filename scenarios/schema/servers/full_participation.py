@@ -62,7 +62,10 @@ class Safa(Server):
         return None
 
     def check(self, scenario: "Scenario") -> None:
-        """Refuse a policy and an aggregation, which this server has of its own, and keys that lack what they need."""
+        """Refuse an oracle, a policy and a reward, which have no meaning where everyone takes part, and wrong sub-channels.
+
+        Refuse also more picked clients (`per_round`) than there are.
+        """
         refuse_oracle(scenario)
         refuse_policy(scenario)
         refuse_reward(scenario, "measures a selection, and here everyone takes part; leave it out")

@@ -52,6 +52,7 @@ def short_deadline(outlook: Outlook) -> Iterator[Caution]:
     needed_s = outlook.least_s["upload"] if server.limits == "transmission" else _least_update_s(outlook)
 
     def caution(members: str, owner: str, least_s: float) -> Caution:
+        """Return the caution on `members`, named in words. `owner`: whose updates are meant, with a space, or empty: all."""
         least_text = f"the shortest possible {server.limits} of {members}, {least_s:.4g} s"
         text = f"server.{server.limit_key} = {limit_s!r}: is below {least_text}"
         return Caution("deadline-too-short", f"{text}; nothing {owner}can ever be delivered; give more time than that")

@@ -238,7 +238,7 @@ class ScriptedStates(_Law[ChannelLaw, ChannelLaw]):
         return law, law, until_s
 
     def _means(self, law: ChannelLaw, overlays: tuple[Overlay, ...]) -> FloatArray:
-        """Return the means of all sub-channels with the overlays applied; raises UserError for a mean outside [0, 1]."""
+        """Return the means of all sub-channels with the overlays applied in order; raises UserError for one outside [0, 1]."""
         means = np.array(law.success_probability(self._channels), np.float64)
         for overlay in overlays:
             chosen = self._channels if overlay.entities is None else overlay.entities

@@ -25,7 +25,10 @@ class FedBuff(FedAvg):
         self.per_round, self.buffer = per_round, buffer
 
     def start(self, grid, initial_arrays, num_rounds, evaluate_fn, **ignored):
-        """Run until `num_rounds` models were made."""
+        """Run until `num_rounds` models were made: each from the old one and the mean of `buffer` changes by nodes.
+
+        At most `per_round` nodes train at once. A change counts from the model that its node was sent, which may be an old one.
+        """
         weights, version, asked, busy = initial_arrays.to_numpy_ndarrays(), 1, {}, set()
         steps = []
         while version <= num_rounds:
