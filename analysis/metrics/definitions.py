@@ -150,7 +150,7 @@ def mean_of(column: str) -> Callable[[Facts], float]:
 
 
 def last_of(column: str) -> Callable[[Facts], float]:
-    """Return a metric: the last measured value of a column."""
+    """Return a metric: the last measured value of a column of rounds; NaN where none was measured."""
 
     def value(facts: Facts) -> float:
         values = _measured_values(facts, column)

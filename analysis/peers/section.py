@@ -57,7 +57,7 @@ def _models_table(groups: Groups) -> Table:
 
 
 def _last(run: Run, column: str) -> float:
-    """Return the last value of a column of rounds; NaN without any."""
+    """Return the last value of a column of rounds that is known; NaN without any, and without the column."""
     if column not in run.rounds:
         return float("nan")
     values = run.rounds[column].to_numpy(np.float64)

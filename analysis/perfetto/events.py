@@ -140,7 +140,7 @@ class Events:
         return processes
 
     def jam_events(self, table: pa.Table) -> Iterator[str]:
-        """Yield a slice for each dwell of a jammer."""
+        """Yield a slice for each dwell of a jammer, on the track of what it jams."""
         names = json_texts(table.column("jammer"))
         jammed = [self.jammed[name] for name in table.column("jammer").to_pylist()]
         # Jammers of different targets have tracks of their own.

@@ -88,7 +88,7 @@ class EventLog:
 
 
 def scalars(row: RoundRow) -> dict[str, float]:
-    """Return the numbers of a round that are logged."""
+    """Return the numbers of a round that are logged, by name; those that are unknown (None or NaN) are left out."""
     values = {"round_s": row.end_s - row.start_s, "time_s": row.end_s}
     for name in TAGS:
         value = getattr(row, name)

@@ -34,7 +34,7 @@ class TrainingMachines:
             raise UserError(f"--workers {self.workers}: a --cluster has its own workers; give one of the two")
 
     def build(self, scenario: Scenario, *, strict: bool = False) -> World:
-        """Build a scenario whose clients train there; raises UserError."""
+        """Build a scenario whose clients train on these machines, in place of those that it names; raises UserError."""
         if self.workers is None and self.cluster is None:
             return build(scenario, strict=strict)
         learner, option = scenario.learner, "--workers" if self.cluster is None else "--cluster"

@@ -20,7 +20,7 @@ _PHASES = ("downloading", "computing", "waiting to send", "sending")
 
 
 def describe_wait(simulation: Simulation) -> str:
-    """Return a description of what the open round waits for."""
+    """Return a description of what the open round waits for. It changes nothing in the run: another thread may ask."""
     pool = simulation.server.clients
     under_way = pool.under_way
     if not under_way:
@@ -72,7 +72,7 @@ class Watch:
             self._clear()
 
     def check_round(self) -> None:
-        """Give a message about the open round, if it is due."""
+        """Give a message about the open round, if the last one, or the close before it, is `LONG_S` seconds of wall time ago."""
         now, simulation = time.perf_counter(), self._simulation
         if simulation is None or now - self._last_s < LONG_S:
             return

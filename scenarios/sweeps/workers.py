@@ -173,6 +173,7 @@ class _FileBoard:
         _shared_rounds(self.file)[self.index] = rounds
 
     def wait_reporter(self) -> Callable[[str], None]:
+        """Return a function that reports through a file of this run: processes share no memory for texts."""
         file = Path(self.file).with_name(f"{_WAITS}{self.index}")
 
         def report(text: str) -> None:

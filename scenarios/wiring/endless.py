@@ -86,7 +86,7 @@ def _dwells(scenario: Scenario) -> Iterator[_Change]:
 
 
 def _steps(scenario: Scenario) -> Iterator[_Change]:
-    """Yield the steps of bandwidths that change step by step."""
+    """Yield a change for each law of bandwidth that moves in steps, with the mean length of its steps; also laws in groups."""
     bandwidths = {
         "downlink.bandwidth": scenario.downlink.bandwidth,
         "downlink.shared.bandwidth": None if scenario.downlink.shared is None else scenario.downlink.shared.bandwidth,

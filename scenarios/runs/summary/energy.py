@@ -23,7 +23,10 @@ def energy_accounts(built: World) -> Accounts | None:
 
 
 def energy_notes(built: World, totals: Totals, accounts: Accounts) -> Notes:
-    """Return the entry `energy` of a summary."""
+    """Return the entry `energy` of a summary, in joules, of a run that is over. `accounts`: as closed by `energy_accounts`.
+
+    `total_j` is the sum of the powers over time up to the very end; a part of it lies after the last round.
+    """
     energy, delivered = built.server.clients.energy, built.server.clients.ended["delivered"]
     assert energy is not None
     spent = {name: integral for name, (_, integral) in accounts.accounts.items()}

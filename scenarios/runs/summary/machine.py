@@ -29,7 +29,7 @@ class Effort:
         return time.perf_counter() - self._started
 
     def notes(self) -> Notes:
-        """Return the entry `machine` of a summary."""
+        """Return the entry `machine` of a summary: of this process, since this object was made; earlier parts do not count."""
         return {
             "cpu": _processor(),
             "cores": os.cpu_count(),

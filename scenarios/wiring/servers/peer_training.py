@@ -143,7 +143,7 @@ def _is_lossy(scenario: Scenario) -> bool:
 
 
 def _links(world: World, pool: ClientPool, protocol: TrainingProtocol) -> Transport:
-    """Return the links between peers; raises UserError."""
+    """Return the links between peers, which send again until a message arrives if the protocol says so; raises UserError."""
     scenario = world.scenario
     section = scenario.peers
     assert section is not None

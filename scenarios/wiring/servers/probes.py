@@ -75,7 +75,7 @@ def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -
 
 
 def _update_links(world: World, pool: ClientPool, streams: Streams) -> Medium:
-    """Return the links, sizes and times of updates."""
+    """Return links on which a probe takes the way of a whole update: its sizes, its work and its times, drawn from `streams`."""
     delays, training = world.delays, world.training
     return pool.medium.probe_links(
         download=delays["download"],
