@@ -226,15 +226,16 @@ def best_text(study: AgainstOne, line: Line, confidence: float) -> str:
         return ""
     unit = unit_of(study.key)
     unit = f" {unit}" if unit else ""
-    at, members = line.at, np.flatnonzero(line.best.members)
-    best = f"{study.key} {at[line.best.index]:g}{unit}"
+    # The values of the key, ascending, and the indexes of those in the set of best.
+    values, members = line.at, np.flatnonzero(line.best.members)
+    best = f"{study.key} {values[line.best.index]:g}{unit}"
     if line.best.seeds < 2:
         return f"{best}; one seed does not tell which others may be"
     if members.size == 1:
-        set_text = f"{at[members[0]]:g}{unit} alone"
+        set_text = f"{values[members[0]]:g}{unit} alone"
     elif members.size == members[-1] - members[0] + 1:  # without a gap
-        set_text = f"{at[members[0]]:g} to {at[members[-1]]:g}{unit}"
+        set_text = f"{values[members[0]]:g} to {values[members[-1]]:g}{unit}"
     else:
-        set_text = f"{', '.join(f'{at[index]:g}' for index in members)}{unit}"
-    whole = " (all values tried)" if members.size == at.size > 1 else ""
+        set_text = f"{', '.join(f'{values[index]:g}' for index in members)}{unit}"
+    whole = " (all values tried)" if members.size == values.size > 1 else ""
     return f"{best}; {confidence * 100:.10g} % set of best: {set_text}{whole}"

@@ -179,8 +179,8 @@ def per_client_parameters(group: str, kind: str) -> frozenset[str]:
         return frozenset()
     target = resolve(group, kind)
     arguments = _key_arguments(target, group, kind)
-    own = ((name, argument) for name, argument in arguments.items() if name not in NESTED)
-    return frozenset(name for name, argument in own if takes_per_client(annotation_of(argument.owner, name)))
+    not_nested = ((name, argument) for name, argument in arguments.items() if name not in NESTED)
+    return frozenset(name for name, argument in not_nested if takes_per_client(annotation_of(argument.owner, name)))
 
 
 @cache
@@ -279,8 +279,8 @@ class _ComponentOf:
             # The section has a default for `kind`, but a user must write it: it chooses the section.
             table["required"] = ["kind", *table.get("required", [])]
             kinds.append(table)
-        own = {"type": "string", "pattern": OWN_CLASS, "description": "A class of your own, as package.module:Class."}
-        kinds.append({"type": "object", "title": "a class of your own", "properties": {"kind": own}, "required": ["kind"]})
+        address = {"type": "string", "pattern": OWN_CLASS, "description": "A class of your own, as package.module:Class."}
+        kinds.append({"type": "object", "title": "a class of your own", "properties": {"kind": address}, "required": ["kind"]})
         nested = self.group in BY_GROUP and not self.by_group
         end = IN_A_GROUP if nested else THAT_FIT if self.fits is not None else ""
         return {"anyOf": kinds, "$comment": f"{KINDS_OF}{self.group}{end}"}
@@ -343,7 +343,7 @@ def construct(
             lacks a member that the engine calls. Other errors of a built-in class are faults of netsim, and pass unchanged.
     """
     constructor = resolve(group, section.kind)
-    own = is_own(group, section.kind)
+    is_users = is_own(group, section.kind)
     keywords = {
         name: _construct_nested(value, name, f"{path}.{name}", supplied) if isinstance(value, Component) else value
         for name, value in keywords.items()
@@ -358,7 +358,7 @@ def construct(
     except UserError:
         raise
     except ValueError as error:
-        if not own:
+        if not is_users:
             raise
         raise UserError(f"{path}: {section.kind!r} refuses: {describe_own_error(error)}") from error
     except (MemoryError, OverflowError) as error:
@@ -366,10 +366,10 @@ def construct(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit included
-        if not own:
+        if not is_users:
             raise
         raise UserError(f"{path}: {section.kind!r} cannot be built: {describe_own_error(error)}; fix its constructor") from error
-    if own:
+    if is_users:
         from scenarios.registry.protocols import check_component
 
         check_component(group, component, section.kind, path, int(supplied.get("clients", 0)), protocol)

@@ -294,14 +294,14 @@ def _simulate_rounds(
     `save_checkpoint` is called every `checkpoint_s` seconds of wall time, and at an interrupt.
     """
     # Save the first checkpoint early, so that a run of long rounds has one if it is interrupted within the next round.
-    due = time.perf_counter() + min(FIRST_CHECKPOINT_S, checkpoint_s)
+    due_s = time.perf_counter() + min(FIRST_CHECKPOINT_S, checkpoint_s)
 
     def on_round(simulation: Simulation) -> None:
         """Callback at the close of a round: call `after_round`, stop if asked, and save a checkpoint if one is due.
 
         An interrupt saves a checkpoint first.
         """
-        nonlocal due
+        nonlocal due_s
         try:
             if after_round is not None:
                 after_round(simulation)
@@ -310,9 +310,9 @@ def _simulate_rounds(
             stop.settle()
             save_checkpoint()
             raise
-        if time.perf_counter() >= due:
+        if time.perf_counter() >= due_s:
             save_checkpoint()
-            due = time.perf_counter() + checkpoint_s
+            due_s = time.perf_counter() + checkpoint_s
 
     try:
         simulation.run(after_round=on_round)

@@ -333,14 +333,14 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # sections are fr
         optimizer, server_optimizer = self.optimizer, self.server_optimizer
         parameters = optimizer.parameters() if optimizer.kind == "sgd" else {}
         # The rate of a user's optimizer is unknown until it is built, and checked then; 1 passes here.
-        own = is_own("optimizer", optimizer.kind)
+        is_own_optimizer = is_own("optimizer", optimizer.kind)
         # The key with which the user gave training of their own, for messages. At most one of the two is given.
         training_key = "local_training" if self.local_training is not None else "trainer" if self.trainer is not None else None
         try:
             check_demands(
                 self.aggregation.demands,
                 optimizer=optimizer.kind,
-                rate=1.0 if own else parameters.get("learning_rate"),
+                rate=1.0 if is_own_optimizer else parameters.get("learning_rate"),
                 momentum=parameters.get("momentum", 0.0),
                 options=self.options(),
                 own_training=training_key,

@@ -260,13 +260,13 @@ def _sort_changes(changes: Tables) -> Tables:
     """
     ordered: list[str] = []
     for key in sorted(changes, key=lambda key: key.count(".")):
-        above, _, last = key.rpartition(".")
+        table, _, name = key.rpartition(".")
         # Insert `x.kind` before the first of the last keys of x, but after a table that contains it.
         position = len(ordered)
-        for i in reversed(range(len(ordered) if last == "kind" and above else 0)):
+        for i in reversed(range(len(ordered) if name == "kind" and table else 0)):
             if key.startswith(f"{ordered[i]}."):
                 break  # a table that contains the key
-            position = i if ordered[i].startswith(f"{above}.") else position
+            position = i if ordered[i].startswith(f"{table}.") else position
         ordered.insert(position, key)
     return {key: changes[key] for key in ordered}
 

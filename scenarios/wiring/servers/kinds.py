@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def compose_synchronous(world: World, section: Synchronous) -> Server:
-    """Return the server of kind "synchronous"."""
+    """Return the server of kind "synchronous", with the policy, close rule and reward of the scenario; raises UserError."""
     from netsim.servers.kinds.synchronous import synchronous_server
 
     channels, pool = world.channels_and_pool(section.per_round)
@@ -53,7 +53,7 @@ def _wait_rule(world: World, section: Synchronous) -> WaitRule:
 
 
 def compose_buffered(world: World, section: Buffered) -> Server:
-    """Return the server of kind "buffered"."""
+    """Return the server of kind "buffered": its policy, pacing and rule for old updates are the scenario's; raises UserError."""
     from netsim.servers.kinds.buffered import ModelRule, buffered_server
 
     channels, pool = world.channels_and_pool(section.concurrency, refill=True)
@@ -92,7 +92,7 @@ def _staleness_rule(section: Buffered, pool: ServedClients) -> StalenessRule | N
 
 
 def compose_semi_synchronous(world: World, section: SemiSynchronous) -> Server:
-    """Return the server of kind "semi-synchronous"."""
+    """Return the server of kind "semi-synchronous", whose rounds last `round_s` seconds; raises UserError."""
     from netsim.servers.kinds.semi_synchronous import semi_synchronous_server
 
     channels, pool = world.channels_and_pool(section.per_round)
@@ -107,7 +107,7 @@ def compose_semi_synchronous(world: World, section: SemiSynchronous) -> Server:
 
 
 def compose_safa(world: World, section: Safa) -> Server:
-    """Return the server of kind "safa"."""
+    """Return the server of kind "safa"; all clients take part, and none is picked by a policy. Raises UserError."""
     from netsim.servers.kinds.safa import safa_server
 
     clients = np.arange(world.population.count)
@@ -133,7 +133,7 @@ def compose_safa(world: World, section: Safa) -> Server:
 
 
 def compose_compass(world: World, section: Compass) -> Server:
-    """Return the server of kind "compass"."""
+    """Return the server of kind "compass", which gives all clients their steps; raises UserError for bounds that do not fit."""
     from netsim.servers.kinds.compass import compass_server
 
     channels, pool = world.channels_and_pool(world.population.count, refill=True)
@@ -170,7 +170,10 @@ def compose_fl_da(world: World, section: FlDa) -> Server:
 
 
 def compose_flower(world: World, section: FlowerServer) -> Server:
-    """Return the server of kind "flower"."""
+    """Return the server of kind "flower": an app's messages make its rounds, and the metrics that they report are its learner.
+
+    With `per_round` a policy chooses which idle clients the app is told of, otherwise all that are present. Raises UserError.
+    """
     from netsim.servers.kinds.message_selection import ChosenByPolicy, EveryonePresent
     from netsim.servers.kinds.messages import (
         ClosedByApp,
