@@ -40,7 +40,7 @@ Measured without a learner: 6 peers on a ring take 1.13 of the time of events, 8
 _MOST_TRIES = 1000
 """Sendings of a message after which it counts as one that may never arrive."""
 _TRAINED = -1
-"""Place among the messages of a peer that stands for the end of its training, which comes before them."""
+"""Edge that stands for the end of a training, and its place among the messages of the peer: it comes before them."""
 
 
 class PeerHost(MessageHandler, Protocol):
@@ -110,8 +110,10 @@ class _OwnRound:
     """End (K,) of the own round of each peer."""
     times: FloatArray = field(default_factory=lambda: np.zeros(0))
     """Times (n,) of its ends of trainings and arrivals, ascending."""
-    events: IntArray = field(default_factory=lambda: np.zeros((4, 0), np.int64))
-    """Of each end and arrival (4, n): number of what scheduled it; peer or edge; tries; `_TRAINED` or the message's place."""
+    events: IntArray = field(default_factory=lambda: np.zeros((5, 0), np.int64))
+    """Of each end and arrival (5, n): number of what scheduled it; its peer, which is the receiver of a message; the edge, or
+    `_TRAINED`; tries; and place of the message.
+    """
     contents: list[Any] = field(default_factory=list)
     """Content (K,) of the messages of each peer that has sent."""
     steps: list[int] = field(default_factory=list)
@@ -135,7 +137,8 @@ class _CallOrder(NamedTuple):
 # own round (`_foresee`), each in a few array operations, until every peer is past the close of the round of the run. Ends of
 # trainings and arrivals up to that close are then sorted (`_fill_queue`) and played to the protocol (`settle`). Two of them at
 # one instant come in the order in which events would have been scheduled; if arrays do not know that order, all goes on by
-# events.
+# events. Only the last message of an own round can make its receiver go on. So the messages of a round are handed to the receiver
+# together, at the arrival of the last (`_take_due`): a peer is then touched once for its messages, not once for each.
 
 
 class PeerRounds:
@@ -147,9 +150,9 @@ class PeerRounds:
         """Own rounds that some peer has not finished, and of which some peer's has begun, by number."""
         self._begun: list[tuple[int, int, int, int, int]] = []
         """Attempts that began since the last `settle`: own round, peer, number, and cause as in `Columns`."""
-        self._queue: list[tuple[float, int, int, int]] = []
-        """Ends of trainings and arrivals up to the close that have not been played, the next one last: time, own round, peer or
-        edge, and `_TRAINED` or a message's place.
+        self._queue: tuple[FloatArray, IntArray] = np.zeros(0), np.zeros((3, 0), np.int64)
+        """Ends of trainings and arrivals up to the close that have not been played, in their order: times (n,); and (3, n) own
+        rounds, peers, and edges or `_TRAINED`.
         """
         self._now = self._settled_s = -math.inf
         """Time of what is played at present; and time up to which all is counted."""
@@ -235,22 +238,18 @@ class PeerRounds:
                 return
             places, sent_s = places[~good], due_s[~good] + transport.resend_after_s
 
-    @staticmethod
-    def _list_events(own: _OwnRound) -> None:
-        """List the ends of trainings and the arrivals of an own round by time.
-
-        `own.events` (4, n) has the rows origin, peer (of a training) or edge (of an arrival), number of resends, and place of the
-        message among those of its sender, or `_TRAINED`.
-        """
+    def _list_events(self, own: _OwnRound) -> None:
+        """List the ends of trainings and the arrivals of an own round by time."""
+        graph = self._host.graph
         trained_s, senders, peers = own.attempts.times[END], own.senders, len(own.ends_s)
         # Origins are equal for what one peer schedules in one event. Each peer has two in a round: what it schedules at the end
         # of its training, and what it has sent before.
-        first_origin, zeros, everyone = 2 * own.number * peers, np.zeros(peers, np.int64), np.arange(peers)
-        events = np.array([first_origin + everyone, everyone, zeros, zeros + _TRAINED])
+        first_origin, everyone, trained = 2 * own.number * peers, np.arange(peers), np.full(peers, _TRAINED)
+        events = np.array([first_origin + everyone, everyone, trained, np.zeros(peers, np.int64), trained])
         if len(senders):
             sent_before = own.sendings[0].sent_s < trained_s[senders]
-            origins = first_origin + senders + peers * sent_before
-            events = np.concatenate([events, [origins, own.edges, own.tries, own.places]], axis=1)
+            origins, receivers = first_origin + senders + peers * sent_before, graph.target[own.edges]
+            events = np.concatenate([events, [origins, receivers, own.edges, own.tries, own.places]], axis=1)
         times = np.concatenate([trained_s, own.arrivals_s])
         order = times.argsort()
         own.times, own.events = times[order], events[:, order]
@@ -258,25 +257,43 @@ class PeerRounds:
     def _fill_queue(self) -> bool:
         """Put what happens up to the close into its order; return False if only the numbers of single events decide it."""
         # Each own round is sorted once (`_list_events`), and a piece of it is due. Rounds overlap, so sort the pieces together.
-        peers = self._host.pool.count
         parts, parts_s = [], []
         for own in self._rounds.values():
             first, last = own.times.searchsorted((self._settled_s, self.closes_s), "right")
             parts_s.append(own.times[first:last])
             parts.append(own.events[:, first:last])
-        times, (origins, peers_or_edges, tries, places) = np.concatenate(parts_s), np.concatenate(parts, axis=1)
-        order = np.lexsort((places, tries, times))[::-1]
+        times, (origins, peers, edges, tries, places) = np.concatenate(parts_s), np.concatenate(parts, axis=1)
+        order = np.lexsort((places, tries, times))
         times, origins = times[order], origins[order]
         # Events of one instant come in the order in which they were scheduled. It is known for messages of one peer, and for
         # those that it sends at the end of its training, which they follow.
         if ((times[1:] == times[:-1]) & (origins[1:] != origins[:-1])).any():
             return False
-        numbers = origins // (2 * peers)
-        columns = (times, numbers, peers_or_edges[order], places[order])
-        self._queue = list(zip(*(column.tolist() for column in columns), strict=True))
+        numbers = origins // (2 * self._host.pool.count)
+        self._queue = times, np.array([numbers, peers[order], edges[order]])
         return True
 
     # What happens
+
+    def _take_due(self, until_s: float) -> Iterator[tuple[float, int, int, list[int]]]:
+        """Take what happens up to and including `until_s` from the queue: time, own round, peer, and edges of the messages of that
+        round that arrive at the peer, in their order, or `[_TRAINED]`. Time and order are those of the last of the messages.
+        """
+        times, events = self._queue
+        due = int(times.searchsorted(until_s, "right"))
+        self._queue = times[due:], events[:, due:]
+        numbers, peers, edges = events[:, :due]
+        # Sort by own round, by peer, and ends of trainings from messages; sorting is stable, so messages stay in their order.
+        is_training = edges == _TRAINED
+        together = np.lexsort((is_training, peers, numbers))
+        kinds = np.array([numbers, peers, is_training])[:, together]
+        lasts = np.flatnonzero(np.append((kinds[:, 1:] != kinds[:, :-1]).any(axis=0), due > 0))
+        order = together[lasts].argsort()
+        played = together[lasts][order]
+        firsts, afters = np.append(0, lasts[:-1] + 1)[order].tolist(), (lasts + 1)[order].tolist()
+        listed = edges[together].tolist()
+        parts = (listed[first:after] for first, after in zip(firsts, afters, strict=True))
+        return zip(times[played].tolist(), numbers[played].tolist(), peers[played].tolist(), parts, strict=True)
 
     @property
     def begun(self) -> int:
@@ -301,16 +318,14 @@ class PeerRounds:
         """Play what happens up to and including `until_s` to the protocol, and count it."""
         if until_s == self._settled_s:
             return
-        host, rounds, sources, queue = self._host, self._rounds, self._host.transport.sources, self._queue
-        while queue and queue[-1][0] <= until_s:
-            self._now, number, peer_or_edge, place = queue.pop()
-            own = rounds[number]
-            if place == _TRAINED:
-                peer = peer_or_edge
+        host, sources = self._host, self._host.transport.sources
+        for self._now, number, peer, edges in self._take_due(until_s):
+            own = self._rounds[number]
+            if edges[0] == _TRAINED:
                 # Privacy is infinite: with budgets, rounds go by events (`why_by_events`).
                 host.handle_training(peer, own.numbers[peer], number, own.steps[peer], math.inf)
-            else:
-                edge = peer_or_edge
+                continue
+            for edge in edges:
                 host.handle_message(edge, number, own.contents[sources[edge]])
         self._count_attempts(until_s)
         self._count_messages(until_s)
@@ -364,23 +379,20 @@ class PeerRounds:
         return messages
 
     def _messages_in_order(self) -> list[tuple[_CallOrder, Message]]:
-        """Return the messages in flight, or in a pause before they are sent again, each with its place in the order of calls.
-
-        They come in that order: the one in which the clock would have got their next steps.
-        """
+        """Return these messages in the order in which their next steps were scheduled, each with its place in that order."""
         host, now = self._host, self._settled_s
         numbered: list[tuple[_CallOrder, Message]] = []
         for own in self._rounds.values():
             for tries, (places, sent_s, due_s, good) in enumerate(own.sendings):
                 pauses = ~good & (due_s <= now) & (due_s + host.transport.resend_after_s > now)
-                for index in np.flatnonzero(((sent_s <= now) & (due_s > now)) | pauses).tolist():
-                    place = int(places[index])
-                    edge, peer, due = int(own.edges[place]), int(own.senders[place]), float(due_s[index])
+                for at in np.flatnonzero(((sent_s <= now) & (due_s > now)) | pauses).tolist():
+                    place = int(places[at])
+                    edge, peer, due = int(own.edges[place]), int(own.senders[place]), float(due_s[at])
                     size, content = host.sizes.item(peer), own.contents[peer]
-                    sent = (host, host.draws.label, edge, own.number, tries, tries, size, content, float(sent_s[index]), due)
-                    message = Message(*sent, bool(good[index]), 0, next_s=due)
+                    sent = (host, host.draws.label, edge, own.number, tries, tries, size, content, float(sent_s[at]), due)
+                    message = Message(*sent, bool(good[at]), 0, next_s=due)
                     scheduled_s = message.sent_s
-                    if pauses[index]:
+                    if pauses[at]:
                         scheduled_s, message.stage, message.next_s = due, Stage.PAUSE, due + host.transport.resend_after_s
                     numbered.append((_CallOrder(scheduled_s, own.numbers[peer], int(own.places[place])), message))
         numbered.sort(key=lambda order_and_message: order_and_message[0])
