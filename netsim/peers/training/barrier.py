@@ -71,9 +71,10 @@ class Barrier(StateFields):
         """Remove and return (models of `round` by edge, leftovers of earlier rounds as (edge, model))."""
         arrived = self._arrived[peer]
         taken = arrived.pop(round, {})
+        leftovers: list[tuple[int, int]] = []
         # Earlier rounds in their order, so that sums of late models do not depend on the order of arrival.
-        earlier_rounds = sorted(key for key in arrived if key < round) if arrived else []
-        leftovers = [edge_and_model for key in earlier_rounds for edge_and_model in arrived.pop(key).items()]
+        while arrived and (earliest := min(arrived)) < round:
+            leftovers += arrived.pop(earliest).items()
         self._timed_out[peer] = False
         return taken, leftovers
 

@@ -84,6 +84,8 @@ class ExchangeProtocol(TrainingProtocol):
         A missing model counts as the peer's own.
         """
         _, incoming, edge_weights, own = self.exchange(peer, round)
+        if len(arrived) == len(incoming):
+            return [model, *(arrived[edge] for edge in incoming)], [own, *edge_weights]
         models, weights = [model], [own]
         for edge, weight in zip(incoming, edge_weights, strict=True):
             if edge in arrived:

@@ -67,7 +67,7 @@ def test_weights_and_sums_are_kept_though_messages_are_late_and_peers_away(keys:
         for edge, model in models_of.items()
     ]
     under_way = (*host.transport.under_way(), *host.transport.paused.values())
-    parts += [(vectors[message.content[0]][0], message.content[3]) for message in under_way]
+    parts += [(vectors[message.content[0]][0], message.content[1]) for message in under_way]
     assert sum(weight for _, weight in parts) == pytest.approx(9.0)
     assert sum(value for value, _ in parts) == pytest.approx(36.0)
 
