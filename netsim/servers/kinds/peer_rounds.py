@@ -276,8 +276,10 @@ class PeerRounds:
     # What happens
 
     def _take_due(self, until_s: float) -> Iterator[tuple[float, int, int, list[int]]]:
-        """Take what happens up to and including `until_s` from the queue: time, own round, peer, and edges of the messages of that
-        round that arrive at the peer, in their order, or `[_TRAINED]`. Time and order are those of the last of the messages.
+        """Take what happens up to and including `until_s` from the queue, in its order.
+
+        Each item is a time, an own round, a peer, and the edges of all messages of that round that arrive at the peer, or
+        `[_TRAINED]`. The messages count as one, at the time of the last.
         """
         times, events = self._queue
         due = int(times.searchsorted(until_s, "right"))
@@ -319,8 +321,8 @@ class PeerRounds:
         if until_s == self._settled_s:
             return
         host, sources = self._host, self._host.transport.sources
-        for self._now, number, peer, edges in self._take_due(until_s):
-            own = self._rounds[number]
+        for now, number, peer, edges in self._take_due(until_s):
+            self._now, own = now, self._rounds[number]
             if edges[0] == _TRAINED:
                 # Privacy is infinite: with budgets, rounds go by events (`why_by_events`).
                 host.handle_training(peer, own.numbers[peer], number, own.steps[peer], math.inf)
