@@ -196,6 +196,7 @@ class TrainingProtocol(StateFields, ABC):
         Array form of the callbacks for peers that are never away. `begins_s`, `trained_s` (K,): when each begins the round, and
         ends its training. `arrivals_s`: to be called once, with the edges (n,) of the round's messages, peer by peer in the order
         of sending, and the times (n,) of sending; returns their arrivals (n,). A peer sends once a round, with the key `round`.
+        Only the last message of a round may make its receiver act: `on_message` is called for all of them as the last arrives.
         """
         return None
 

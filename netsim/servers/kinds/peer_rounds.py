@@ -288,14 +288,17 @@ class PeerRounds:
         # Sort by own round, by peer, and ends of trainings from messages; sorting is stable, so messages stay in their order.
         is_training = edges == _TRAINED
         together = np.lexsort((is_training, peers, numbers))
-        kinds = np.array([numbers, peers, is_training])[:, together]
-        lasts = np.flatnonzero(np.append((kinds[:, 1:] != kinds[:, :-1]).any(axis=0), due > 0))
-        order = together[lasts].argsort()
-        played = together[lasts][order]
-        firsts, afters = np.append(0, lasts[:-1] + 1)[order].tolist(), (lasts + 1)[order].tolist()
-        listed = edges[together].tolist()
-        parts = (listed[first:after] for first, after in zip(firsts, afters, strict=True))
-        return zip(times[played].tolist(), numbers[played].tolist(), peers[played].tolist(), parts, strict=True)
+        kinds, listed = np.array([numbers, peers, is_training])[:, together], edges[together].tolist()
+        # Bounds (m + 1,) of the m parts of equal kinds, and the place of the last of each part among all that is due.
+        bounds = np.append(0, 1 + np.flatnonzero(np.append((kinds[:, 1:] != kinds[:, :-1]).any(axis=0), due > 0)))
+        lasts = together[bounds[1:] - 1]
+        order = lasts.argsort()
+        lasts = lasts[order]
+        parts = (
+            listed[first:after]
+            for first, after in zip(bounds[:-1][order].tolist(), bounds[1:][order].tolist(), strict=True)
+        )
+        return zip(times[lasts].tolist(), numbers[lasts].tolist(), peers[lasts].tolist(), parts, strict=True)
 
     @property
     def begun(self) -> int:
