@@ -76,6 +76,7 @@ def test_what_a_run_of_a_latency_study_with_checkpoints_imports(tmp_path: Path) 
     assert {name for name in (tmp_path / "parts").read_text().split() if not name.startswith("_")} <= PARTS_OF_SCIPY
 
 
+@pytest.mark.slow
 @pytest.mark.needs_torch
 def test_what_a_run_with_a_learner_imports(tmp_path: Path) -> None:
     by_torch = "import torch; print(*(name for name in sys.modules if '.' not in name), file=open('by_torch', 'w'))"

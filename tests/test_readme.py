@@ -65,17 +65,17 @@ def leaves(folder):
     return {path.name for path in (folder / "runs").glob("*")}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PAGES)
-def test_every_block_works(name, tmp_path):
-    pytest.importorskip("torch", reason="the README's study trains")
-    play(_blocks(PAGES[name]), tmp_path)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "README.md")) for name in PAGES])
+def test_the_blocks_of_a_page_work_in_one_process(name, tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="pages train")
+    play_here(_blocks(PAGES[name]), tmp_path, monkeypatch)
     assert leaves(tmp_path) == LEAVES[name]
 
 
-def test_the_blocks_of_the_readme_work_in_one_process(tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_the_blocks_of_the_readme_work_in_a_shell(tmp_path):
     pytest.importorskip("torch", reason="the README's study trains")
-    play_here(_blocks(PAGES["README.md"]), tmp_path, monkeypatch)
+    play(_blocks(PAGES["README.md"]), tmp_path)
     assert leaves(tmp_path) == LEAVES["README.md"]
 
 

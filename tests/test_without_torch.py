@@ -50,7 +50,7 @@ def test_what_trains_is_skipped_with_the_reason_and_nothing_else(tmp_path: Path,
     recorded = "tests/golden/test_golden.py::test_the_tables_are_those_recorded[quickstart]"
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "tests/netsim/core/test_errors.py", *modules, *marked, recorded]
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False, env=env)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=env)
     told = done.stdout + done.stderr
     assert done.returncode == 0, told
     assert re.match(r"\.{5}", told), "the module that does not train has run"

@@ -48,30 +48,45 @@ def _save_files(blocks: Sequence[tuple[str, str]], folder: Path) -> Iterator[tup
 
 def play(blocks: Sequence[tuple[str, str]], folder: Path) -> None:
     """Run or save `blocks`, one after the other, in `folder`; raises AssertionError with what a block printed if it fails."""
+    for kind, body in _save_files(blocks, folder):
+        _play_apart(kind, body, folder)
+
+
+def _play_apart(kind: str, body: str, folder: Path) -> None:
+    """Run a block in a process of its own."""
     bin_folder = Path(sys.executable).parent
     environment = os.environ | {"PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "80"}
-    for kind, body in _save_files(blocks, folder):
-        command = [sys.executable, "-c", body] if kind == "python" else ["bash", "-ec", body]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False)
-        assert done.returncode == 0, f"{body}\n{done.stdout}\n{done.stderr}"
+    command = [sys.executable, "-c", body] if kind == "python" else ["bash", "-ec", body]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, f"{body}\n{done.stdout}\n{done.stderr}"
 
 
 def play_here(blocks: Sequence[tuple[str, str]], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Do what `play` does in this process, on one core: quicker by the starts of all processes.
 
-    Each line of a block that runs is one `netsim` command; it must end with exit code 0.
+    Each `netsim` command of a block must end with exit code 0. A block with other commands runs in a shell.
     """
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    before = set(sys.modules)
     for kind, body in _save_files(blocks, folder):
+        lines = [shlex.split(line, comments=True) for line in body.replace("\\\n", " ").splitlines()] if kind == "run" else []
         if kind == "python":
             exec(body, {"__name__": "__main__"})
-            continue
-        for line in body.splitlines():
-            words = shlex.split(line)
-            assert words[0] == "netsim", line
-            monkeypatch.setattr(sys, "argv", words)
-            with pytest.raises(SystemExit) as ended:
-                main()
-            assert not ended.value.code, line
+        elif any(words[:1] not in ([], ["netsim"]) for words in lines):
+            _play_apart(kind, body, folder)
+        else:
+            for words in filter(None, lines):
+                _run_command(words, monkeypatch)
+    for name in sys.modules.keys() - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
+            del sys.modules[name]  # the page's own, of which another page may have one of that name
+
+
+def _run_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code, shlex.join(words)

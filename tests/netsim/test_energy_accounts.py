@@ -60,6 +60,7 @@ SERVERS["fl-da"]["peers"]["bandwidth_bytes_per_s"] = 1000.0
 SERVERS["asynchronous"]["availability"] = {"kind": "markov", "mean_on_s": 2.0, "mean_off_s": 1.0}
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(("kind", "batteries"), each_nth(3, itertools.product(SERVERS, [False, True])))
 def test_both_accounts_agree_under_every_server(kind: str, batteries: bool) -> None:
     tables = SERVERS[kind] | {"energy": DRAWN | ({"battery": CHARGED} if batteries else {})}
@@ -68,6 +69,7 @@ def test_both_accounts_agree_under_every_server(kind: str, batteries: bool) -> N
     assert (told["energy"]["besides_j"] > 0) == kind.startswith("fl-")
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("seed", each_nth(4, range(20), first=1))
 def test_both_accounts_agree_in_random_worlds_and_a_resumed_run_is_the_same(seed: int, tmp_path: Any) -> None:
     tables = random_tables(seed, tmp_path) | {"energy": DRAWN | {"battery": CHARGED | {"capacity_j": 12.0}}}
@@ -77,6 +79,7 @@ def test_both_accounts_agree_in_random_worlds_and_a_resumed_run_is_the_same(seed
     assert same(straight[1], halves[1])
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("kind", each_nth(2, SERVERS))
 def test_a_resumed_run_is_the_same_under_every_server(kind: str) -> None:
     tables = SERVERS[kind] | {"energy": DRAWN | {"battery": CHARGED}}

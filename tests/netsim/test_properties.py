@@ -236,7 +236,7 @@ AFTER = (1, 7, 16)
 """Rounds after which states are taken: one of them for each kind, in turn."""
 
 
-@pytest.mark.each_nth(2)
+@pytest.mark.each_nth(4)
 @pytest.mark.parametrize(("group", "kind", "after"), [(*case, AFTER[i % len(AFTER)]) for i, case in enumerate(ALL)])
 def test_state_taken_out_in_mid_run_goes_on(group: str, kind: str, after: int) -> None:
     tables = rough(group, kind, rounds=18)

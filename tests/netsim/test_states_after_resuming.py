@@ -15,6 +15,7 @@ IN_OTHER_FOLDERS = {"flower", "transfers"}
 """Features whose scenario needs files of another folder."""
 
 
+@pytest.mark.each_nth(4)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", sorted({path.stem for path in FEATURES.glob("*.toml")} - IN_OTHER_FOLDERS))
 def test_a_state_that_is_loaded_is_saved_again(name: str) -> None:

@@ -26,9 +26,9 @@ def test_a_combination_holds_what_all_must(number: int) -> None:
 
 @pytest.mark.slow
 def test_more_combinations() -> None:
-    found = dict(swarm.results(1, list(range(20)), combination))
+    found = dict(swarm.results(1, list(range(12)), combination))
     assert {number: result for number, result in found.items() if result["kind"] not in swarm.GOOD} == {}
-    assert sum(result["kind"] == "good" for result in found.values()) > 14
+    assert sum(result["kind"] == "good" for result in found.values()) > 7
 
 
 def _ledger(server: str, **sections: str) -> Ledger:

@@ -126,7 +126,7 @@ TestEngine = Engine.TestCase
 
 @pytest.mark.slow
 class TestEngineForLong(Engine.TestCase):
-    settings = settings(small, max_examples=150, stateful_step_count=40)
+    settings = settings(small, max_examples=80, stateful_step_count=30)
 
 
 def test_what_is_ordered_happens() -> None:

@@ -30,9 +30,9 @@ def test_a_relation_holds_in_two_worlds(relation: str) -> None:
 
 @pytest.mark.slow
 def test_relations_hold_in_drawn_worlds() -> None:
-    found = {number: metamorphic.check(1, number) for number in range(30)}
+    found = {number: metamorphic.check(1, number) for number in range(20)}
     assert {number: result["about"] for number, result in found.items() if result["kind"] == "broken"} == {}
-    assert sum(result["kind"] == "good" for result in found.values()) > 9
+    assert sum(result["kind"] == "good" for result in found.values()) > 5
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.reliability.workers import DIED, HUNG, errand, outcomes
 pytestmark = pytest.mark.needs_torch
 
 
-@settings(max_examples=6, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_mutated_scenarios_run_or_are_refused(rng: Random) -> None:
     found = attempt(mutant(rng))
@@ -26,9 +26,9 @@ def test_mutated_scenarios_run_or_are_refused(rng: Random) -> None:
 
 @pytest.mark.slow
 def test_more_of_them() -> None:
-    found = dict(results(2026, list(range(600))))
+    found = dict(results(2026, list(range(250))))
     assert {number: result for number, result in found.items() if result["kind"] not in GOOD} == {}
-    assert sum(result["kind"] == "ran" for result in found.values()) > 100
+    assert sum(result["kind"] == "ran" for result in found.values()) > 40
 
 
 def test_what_goes_wrong_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

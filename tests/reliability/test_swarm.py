@@ -33,9 +33,9 @@ def test_a_world_of_the_swarm_holds_what_all_must(number: int) -> None:
 
 @pytest.mark.slow
 def test_more_worlds_of_the_swarm() -> None:
-    found = dict(swarm.results(2026, list(range(150))))
+    found = dict(swarm.results(2026, list(range(80))))
     assert {number: result for number, result in found.items() if result["kind"] not in GOOD} == {}
-    assert sum(result["kind"] == "good" for result in found.values()) > 100
+    assert sum(result["kind"] == "good" for result in found.values()) > 50
 
 
 @pytest.mark.parametrize("number", each_nth(4, range(4)))
@@ -46,9 +46,9 @@ def test_what_is_killed_is_resumed(number: int) -> None:
 
 @pytest.mark.slow
 def test_more_that_is_killed() -> None:
-    found = [kills.killed(2026, number) for number in range(40)]
+    found = [kills.killed(2026, number) for number in range(20)]
     assert [result for result in found if result["kind"] not in SURVIVED] == []
-    assert sum(result["kind"] == "resumed" for result in found) > 10
+    assert sum(result["kind"] == "resumed" for result in found) > 4
 
 
 def test_flipped_bits_are_refused_or_harmless() -> None:

@@ -57,7 +57,7 @@ TIMES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, 
 
 
 @given(times=TIMES, limit=st.integers(1, 400), download=st.integers(0, 8))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_heaps_and_the_quadratic_search_agree(times: list[tuple[int, int]], limit: int, download: int) -> None:
     train, upload = (np.array(part) / 8 for part in zip(*times, strict=True))
     same = np.full(len(times), download / 8)

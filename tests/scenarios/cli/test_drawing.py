@@ -66,12 +66,17 @@ def test_a_sweep_draws_its_figures_as_it_is_told(shell: Shell) -> None:
     assert not (shell.folder / "other").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.draws
 def test_a_comparison_draws_its_figures_as_it_is_told(shell: Shell) -> None:
     assert shell.sweep()[0] == 0
     out = shell.folder / "compared"
     assert shell("compare", shell.out, "--out", out, *LOOK)[0] == 0
     check_figures(out, "svg")
+
+
+def test_options_of_figures_that_are_not_drawn_or_will_not_do_are_refused(shell: Shell) -> None:
+    write_sweep(shell.out, {"a": {1: ROUNDS}, "b": {1: ROUNDS}}, baseline="a")
     code, _, error = shell("compare", shell.out, "--title", "x", "--figures", "pdf")
     assert (code, error.strip()) == (2, "--title, --figures: no figure is drawn; name a folder for figures with --out")
     assert "--font: no figure is drawn" in shell("breakpoints", shell.out, "--font", "DejaVu Serif")[2]

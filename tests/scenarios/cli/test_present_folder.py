@@ -55,9 +55,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_workers_import_what_a_scenario_names_and_nothing_else(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "small.toml", "--quiet"),
+        pytest.param(("sweep", "small.toml", "--no-figures", "--quiet", "--jobs", "2"), marks=pytest.mark.slow),
+    ],
+    ids=["run", "sweep"],
+)
+def test_a_command_and_its_workers_import_what_a_scenario_names_and_nothing_else(folder: Path, words: tuple[str, ...]) -> None:
     own = ("--set", "policy.kind=mine:Mine", "--set", "sweep.variants=[]", "--set", "metrics={}")
-    done = command(folder, "sweep", "small.toml", "--no-figures", "--quiet", "--jobs", "2", *own)
+    done = command(folder, *words, *own)
     assert done.returncode == 0, done.stderr
     assert not (folder / "log").exists(), (folder / "log").read_text()
 

@@ -17,8 +17,8 @@ def test_the_deadline_cuts_part_of_the_known_world() -> None:
 
 @pytest.mark.slow
 def test_intervals_hold_the_truth_of_a_known_world() -> None:
-    seeds = 20
+    seeds = 12
     held = coverage(seeds)
-    # 95 % of 20 is 19; a right interval holds the truth in less than this with probability 1e-4.
+    # 95 % of 12 is 11; a right interval holds the truth in less than this with probability 1e-4.
     least = stats.binom.ppf(1e-4, seeds, 0.95) / seeds
     assert min(held.values()) >= least, held

@@ -97,12 +97,13 @@ def test_the_true_law_is_chosen_from_many_durations(kind: str) -> None:
 def test_intervals_cover_the_truth_as_often_as_they_say(kind: str) -> None:
     draw, truth = FAMILIES[kind]
     covered = dict.fromkeys(truth, 0)
-    for seed in range(200):
+    seeds = 100
+    for seed in range(seeds):
         fitted = law(cut(draw(np.random.default_rng(seed), 150), 3.0), kind)
         for key, value in truth.items():
             covered[key] += fitted.parameters[key].low <= value <= fitted.parameters[key].high
-    # 95 % of 200 is 190; with fixed seeds a right interval lies outside of these bounds with probability 1e-4.
-    least = stats.binom.ppf(1e-4, 200, 0.95)
+    # 95 % of 100 is 95; with fixed seeds a right interval lies outside of these bounds with probability 1e-4.
+    least = stats.binom.ppf(1e-4, seeds, 0.95)
     assert min(covered.values()) >= least, covered
 
 

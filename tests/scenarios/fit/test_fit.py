@@ -149,6 +149,7 @@ def test_changes_and_correlation_are_warned_of() -> None:
     assert any("cannot be told apart" in caution for caution in cautions)
 
 
+@pytest.mark.slow
 def test_changes_become_changes_of_the_scenario(tmp_path: Path) -> None:
     world = WORLD | {"rounds": 60, "server": {"per_round": 12}, "uplink": {}}
     delay = WORLD["compute"]["delay"]

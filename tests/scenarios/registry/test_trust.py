@@ -118,7 +118,7 @@ def interrupted(folder: Path, command: tuple[str, ...], after_s: float) -> tuple
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after_s", [1.0, 1.5, 2.0, 3.0, 4.5])
+@pytest.mark.parametrize("after_s", [1.0, 2.0, 4.0])
 def test_an_interrupt_at_any_moment_is_one_line(after_s, tmp_path):
     (tmp_path / "long.toml").write_text(LONG, encoding="utf-8")
     code, err = interrupted(tmp_path, ("run", "long.toml", "--out", "out", "--quiet"), after_s)

@@ -85,7 +85,8 @@ def interrupt(simulation: Any) -> None:
 
 
 MORE_FAILURES = [
-    *(("run", errno.EIO, False), ("resume", errno.ENOSPC, True), ("sweep", errno.EIO, False)),
+    *(("run", errno.EIO, False), ("run", errno.ENOSPC, True), ("resume", errno.ENOSPC, True)),
+    *(("sweep", errno.EIO, False), ("sweep", errno.ENOSPC, True)),
     *(("interrupted", errno.EIO, False), ("interrupted", errno.ENOSPC, True)),
 ]
 """Cases of the slow suite."""
@@ -93,12 +94,7 @@ MORE_FAILURES = [
 
 @pytest.mark.parametrize(
     ("what", "code", "lasting"),
-    [
-        ("run", errno.ENOSPC, True),
-        ("resume", errno.EIO, False),
-        ("sweep", errno.ENOSPC, True),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE_FAILURES),
-    ],
+    [("resume", errno.EIO, False), *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE_FAILURES)],
 )
 def test_whichever_operation_fails_the_work_can_be_completed(
     what: str, code: int, lasting: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

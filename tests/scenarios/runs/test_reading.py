@@ -134,7 +134,7 @@ SCENARIOS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(SCENARIOS)
 def test_any_scenario_survives_being_written_out_and_fits_the_json_schema(tables):
     scenario = parse(tables)

@@ -36,7 +36,7 @@ def balanced(samples: int, classes: int = 10) -> np.ndarray:
     return np.arange(samples) % classes
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     spec=st.sampled_from(SPECS),
     clients=st.integers(2, 30),

@@ -130,7 +130,7 @@ SIZES = st.lists(st.integers(1, 3000), min_size=4, max_size=9)
 
 @given(steps=st.lists(STEPS, min_size=1, max_size=4), start=st.integers(0, 4000), sizes=SIZES)
 @example(steps=[[(12, 1), (1, 0)]], start=1544, sizes=[1, 1, 1, 76])
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_against_exact_integration(
     steps: list[list[tuple[int, int]]], start: int, sizes: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

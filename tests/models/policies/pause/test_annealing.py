@@ -112,7 +112,7 @@ def test_walk_visits_sets_as_its_chain_implies(kind: str) -> None:
     P = transition_matrix(energies, near, temperature=0.3)
     n = len(sets)
     pi = np.linalg.solve(np.vstack([(P.T - np.eye(n))[:-1], np.ones(n)]), np.eye(n)[-1])
-    steps = 60_000
+    steps = 15_000
     walk = Walk(ucb, modular, np.array([0, 1, 2]), graph, uniform_source(np.random.default_rng(4)))
     index = {s: i for i, s in enumerate(sets)}
     counts = np.zeros(n)

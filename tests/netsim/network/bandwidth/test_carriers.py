@@ -187,7 +187,7 @@ LIMITS = st.lists(st.one_of(st.just(math.inf), st.integers(0, 40).map(float)), m
 
 
 @given(limits=LIMITS, capacity=st.integers(0, 300))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_the_level_fills_the_link_or_reaches_every_limit(limits: list[float], capacity: int) -> None:
     given_ = np.array(limits)
     level = fair_level(given_, float(capacity))
@@ -233,7 +233,7 @@ RATES = st.lists(st.integers(0, 30), min_size=1, max_size=5).filter(any)
     link=RATES,
     own=st.lists(RATES, min_size=7, max_size=7),
 )
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_sharing_against_exact_arithmetic(
     joins: list[int], sizes: list[int], link: list[int], own: list[list[int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

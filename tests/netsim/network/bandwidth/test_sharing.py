@@ -148,7 +148,7 @@ def exact(
     some_leave=st.lists(st.booleans(), min_size=8, max_size=8),
     limits=st.lists(st.sampled_from([None, 8, 16, 24, 200]), min_size=8, max_size=8),
 )
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_against_exact_arithmetic(joins: list[int], stays: list[int], some_leave: list[bool], limits: list[int | None]) -> None:
     """Ends agree to rounding, and work is conserved: bytes received = integral of the bandwidth used."""
     clients = range(len(joins))

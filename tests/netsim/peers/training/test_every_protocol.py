@@ -27,6 +27,7 @@ def tables_of(kind: str, **tables: Any) -> dict[str, Any]:
 PRIVACY = {"sensitivity": 0.05, "schedule": {"kind": "geometric", "epsilon_total": 40.0, "eta": 0.3}, "guarantee": "l1"}
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("further", [{}, {"privacy": PRIVACY, "learner": LEARNER | {"evaluate_every_rounds": 6}}])
 @pytest.mark.parametrize("kind", EVERY_PROTOCOL)
 def test_a_run_resumed_in_the_middle_ends_with_the_same_models(kind: str, further: dict[str, Any]) -> None:
