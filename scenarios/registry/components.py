@@ -236,7 +236,7 @@ class _ComponentOf:
         if kind in self.described:
             return self.described[kind]
         if self.described and ":" not in kind and kind not in known_names(self.group):
-            remedy = f"{did_you_mean(kind, self.kinds())}, or name a class as 'package.module:Class'"
+            remedy = did_you_mean(kind, self.kinds(), "name a class as 'package.module:Class'")
             raise UserError(f"unknown {self.group} {kind!r}; {remedy}")
         check_trusted(self.group, kind)  # check each time, because models are cached
         if self.innermost and not self._fits_within(kind):

@@ -327,9 +327,8 @@ def resolve(group: str, kind: str) -> Any:
     if place is None:  # only now, because the search through installed packages is slow
         place = known_names(group).get(kind)
     if place is None:
-        raise UserError(
-            f"unknown {group} {kind!r}; {did_you_mean(kind, known_names(group))}, or name a class as 'package.module:Class'"
-        )
+        remedy = did_you_mean(kind, known_names(group), "name a class as 'package.module:Class'")
+        raise UserError(f"unknown {group} {kind!r}; {remedy}")
     if not is_own(group, kind):
         return load(place)
     target = load_own(place)

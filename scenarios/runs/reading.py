@@ -198,6 +198,8 @@ def _explain(tables: Mapping[str, Any], problem: Any) -> tuple[str, str]:
     if kind == "missing":
         return f"{key} is missing; add it (see `netsim schema`)", ""
     message = _ERROR_TEXTS[kind].format(**problem.get("ctx", {})) if kind in _ERROR_TEXTS else problem["msg"]
+    if kind in ("int_type", "float_type") and isinstance(problem["input"], dict | list):
+        message += "; give one: this key has no values by client or group"
     return f"{key} = {_value_text(problem['input'])}: ", message[0].lower() + message[1:]
 
 

@@ -89,12 +89,17 @@ _JAMMED = {
     "uplink": varied(0.1, 0.2),
     "jammers": [{"name": "noise", "law": {"kind": "random"}, "dwell_s": 0.7}],
 }
+_JAMMED_LINKS = {
+    "jammers": [
+        {"name": name, "law": {"kind": "random"}, "jams": jams, "at_once": 2, "dwell_s": 0.7}
+        for name, jams in (("above", "uplink"), ("below", "downlink"))
+    ],
+}
 for _name, _tables in _SERVERS.items():
     WORLDS.setdefault(f"{_name}, absences", _tables | ABSENT)
     WORLDS.setdefault(f"{_name}, jammed", _tables | _JAMMED)
+    WORLDS.setdefault(f"{_name}, own links jammed", _tables | _JAMMED_LINKS)
     if "channels" not in _tables:
         WORLDS.setdefault(f"{_name}, queue", _tables | {"uplink": WORLD["uplink"] | {"sub_channels": 1}})
-INEXACT = frozenset(
-    name for name in WORLDS if "absences" in name or "semi-synchronous" in name or name == "compass, jammed"
-)
+INEXACT = frozenset(name for name in WORLDS if "absences" in name or "semi-synchronous" in name or name == "compass, jammed")
 """Worlds in which a client's return, a time of the clock or a group's latest time lies on the path."""

@@ -33,7 +33,8 @@ WRONG_TYPES = {
     "server.reselect_busy=1": "server.reselect_busy = 1: must be true or false",
     "policy.alpha=x": 'policy.alpha = "x": must be a number',
     "policy.alpha=true": "policy.alpha = true: must be a number",
-    "policy.alpha=[1.0]": "policy.alpha = [1.0]: must be a number",
+    "policy.alpha=[1.0]": "policy.alpha = [1.0]: must be a number; give one: this key has no values by client or group",
+    "uplink.resend_after_s={by_group={fast=1.0}}": "must be a number; give one: this key has no values by client or group",
     "policy=random": 'policy = "random": must be a table with a key kind, one of: pause,',
     "policy={alpha=1}": "must be a table with a key kind",
     "policy.kind=3": "must be a table with a key kind",
@@ -112,7 +113,7 @@ WRONG_VALUES = {
 }
 
 UNKNOWN_NAMES = {
-    "policy.kind=pose": "unknown policy 'pose'; did you mean 'pause'?, or name a class as 'package.module:Class'",
+    "policy.kind=pose": "unknown policy 'pose'; did you mean 'pause'? Or name a class as 'package.module:Class'",
     "uplink.delay={kind='gausian'}": "unknown delay 'gausian'; did you mean 'gaussian'?",
     "uplink.channel={kind='by-group',groups={}}": "unknown channel 'by-group'; known: bernoulli,",
     "learner={network={kind='mlpp'},optimizer={kind='adam',learning_rate=0.1}}": "unknown network 'mlpp'; did you mean 'mlp'?",

@@ -199,8 +199,8 @@ class Edges(Section):
             if tier.name in names[:i]:
                 raise problem(("tiers", i, "name"), tier.name, "is used twice; give every tier its own name")
             if tier.above is not None and tier.above not in names:
-                reason = f"is no tier; {did_you_mean(tier.above, names)}, or leave it out: the server is above"
-                raise problem(("tiers", i, "above"), tier.above, reason)
+                remedy = did_you_mean(tier.above, names, "leave it out: the server is above")
+                raise problem(("tiers", i, "above"), tier.above, f"is no tier; {remedy}")
         for i, tier in enumerate(self.tiers):
             path = [tier.name]
             while (next_above := above[path[-1]]) is not None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from scenarios.registry.arguments import argument_names
 from scenarios.registry.kinds import resolve
 from scenarios.schema.cautions import Caution
 from scenarios.schema.scenario import Scenario
+from scenarios.schema.world import Downlink
 from scenarios.wiring.cautions.outlook import Outlook
 
 
@@ -51,10 +54,27 @@ def resends_in_vain(outlook: Outlook) -> Iterator[Caution]:
         if link.resend_after_s and not link.max_resends:
             reason = "has no effect, as nothing is sent again; give max_resends, or leave it out"
             yield Caution("without-effect", f"{path}.resend_after_s = {link.resend_after_s!r}: {reason}")
+        elif link.max_resends and _is_lossless(outlook, path, link):
+            reason = f"has no effect, as nothing is lost on this link; give {path}.channel, or leave it out"
+            yield Caution("without-effect", f"{path}.max_resends = {link.max_resends}: {reason}")
     uplink = scenario.uplink
     if scenario.channels is not None and uplink.max_resends:
         reason = "a sub-channel keeps its state for a round, so that what is lost on it is lost again; leave it out"
         yield Caution("resends-in-vain", f"uplink.max_resends = {uplink.max_resends}: {reason}")
+
+
+def _is_lossless(outlook: Outlook, path: str, link: Downlink) -> bool:
+    """Return True if no message over `link`, at `path` of the scenario, can be lost."""
+    scenario, channel = outlook.scenario, link.channel
+    others = (
+        *(scenario.outages, scenario.script, scenario.network, scenario.jammers_of(path), outlook.stops),
+        *(link.changes, link.random_changes, path == "uplink" and scenario.channels),
+    )
+    if any(others):
+        return False
+    # A class of the user's own may have a parameter of this name, of another meaning.
+    certain = channel.kind == "bernoulli" and bool(np.min(outlook.population.values(channel.success, f"{path}.channel")) >= 1)
+    return channel.kind == "perfect" or certain
 
 
 def epochs_beside_steps(outlook: Outlook) -> Iterator[Caution]:

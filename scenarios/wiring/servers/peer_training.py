@@ -153,6 +153,9 @@ def _links(world: World, pool: ClientPool, protocol: TrainingProtocol) -> Transp
         if section.max_resends:
             problem = "server.protocol.retry_s sends lost messages again until they arrive; leave it out"
             raise UserError(f"peers.max_resends = {section.max_resends}: {problem}")
+        if section.resend_after_s:
+            problem = "server.protocol.retry_s is the pause before a lost message is sent again; leave one of them out"
+            raise UserError(f"peers.resend_after_s = {section.resend_after_s}: {problem}")
         resending = Resending(max_resends=FOREVER, resend_after_s=protocol.retry_s)
     return build_links(
         world,

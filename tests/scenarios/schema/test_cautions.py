@@ -339,7 +339,15 @@ def test_a_pause_before_sendings_that_do_not_occur_is_warned_of(link: str) -> No
     pause = (f"{link}.resend_after_s", 5.0)
     (caution,) = told("synchronous", pause)
     assert str(caution.text).startswith(f"{link}.resend_after_s = 5.0: has no effect, as nothing is sent again")
-    assert told("synchronous", pause, (f"{link}.max_resends", 1)) == []
+    again, channel = (f"{link}.max_resends", 1), f"{link}.channel"
+    lossy = (channel, {"kind": "bernoulli", "success": 0.9})
+    assert told("synchronous", pause, again, lossy) == []
+    for lossless in ({"kind": "perfect"}, {"kind": "bernoulli", "success": 1.0}):
+        (caution,) = told("synchronous", pause, again, (channel, lossless))
+        assert str(caution.text).startswith(f"{link}.max_resends = 1: has no effect, as nothing is lost on this link")
+    jammer = ("jammers", [{"name": "van", "law": {"kind": "random"}, "jams": link}])
+    outage = ("outages", [{"name": "mast", "mean_up_s": 9.0, "mean_down_s": 1.0}])
+    assert told("synchronous", pause, again, jammer) == told("synchronous", pause, again, outage) == []
 
 
 def test_sendings_again_on_sub_channels_are_warned_of() -> None:

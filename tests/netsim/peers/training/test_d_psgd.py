@@ -144,6 +144,12 @@ def test_lost_messages_are_sent_again_until_they_arrive() -> None:
     assert {(row.number, row.source, row.target) for row in lost if row.number < 12} <= arrived
 
 
+@pytest.mark.parametrize("key", ["max_resends", "resend_after_s"])
+def test_keys_of_sending_again_that_retry_s_replaces_are_refused(key: str) -> None:
+    with pytest.raises(UserError, match=rf"peers\.{key} = 3.*server\.protocol\.retry_s .*leave "):
+        build(parse(study(peers=LOSSY | {key: 3}, server=protocol(retry_s=0.5))))
+
+
 def test_a_wait_ends_at_the_timeout() -> None:
     # Links are down for good: each round takes a training of 1 s and a wait of 0.25 s.
     cut = {"topology": {"kind": "ring"}, "outages": [{"from_s": 0.0, "groups": [[0], [1], [2], [3]]}]}

@@ -165,7 +165,9 @@ def test_what_was_sent_arrived_was_lost_or_is_under_way(kind: str) -> None:
         sendings = sum(getattr(row, column) for row in records.updates) // size
         assert sum(links.begun) == sendings > sum(links.delivered) > 0
         struck = [row.hit for row in records.jams if row.jammer == ("timed" if links is jamming.up else "rounds")]
-        assert sum(struck) <= links.hit
+        assert 0 < sum(struck) <= links.hit
+        # What is hit is not delivered, however many attempts a model takes on its way.
+        assert sum(links.delivered) + links.hit <= sendings
         assert all(len(sent) <= 1 for sent in links.under_way)
     assert sum(row.hit for row in records.jams) > 10
     assert sum(row.destroyed for row in records.jams) <= sum(row.hit for row in records.jams)
@@ -212,6 +214,16 @@ def test_sub_channels_and_links_between_clients_are_jammed_each_by_jammers_of_it
     # Rounds are slots, and end with them: nothing is under way.
     assert sum(row.jammed or 0 for row in records.rounds) == hit["a"] + hit["b"]
     assert sum(row.jam_dwells or 0 for row in records.rounds) == len(records.jams)
+
+
+def test_opinions_are_jammed_also_beside_links_between_clients_that_nobody_uses() -> None:
+    tables = override(
+        scenario_of("fl-fa"), {"opinions.delay": {"kind": "constant", "value_s": 0.1}, "output.messages_table": True}
+    )
+    noise = {"name": "noise", "law": {"kind": "random"}, "at_once": 4, "dwell_s": 0.05}
+    for more in ({}, {"peers": {"topology": {"kind": "complete"}}}):
+        records = _played(tables | {"jammers": [noise]} | more)
+        assert sum(row.cause == "jammed" for row in records.messages) == sum(row.jammed or 0 for row in records.rounds) > 0
 
 
 def from_a_quarter(world: Any) -> Any:

@@ -50,7 +50,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         study(tier(nearest="hops", nodes=["a", "b"]), network=NETWORK),
         r"edges\.tiers\.0\.nearest = .*give one of",
     ),
-    "unknown tier": (study(tier(above="regoin"), tier(name="region")), r"edges\.tiers\.0\.above = .regoin.: is no tier"),
+    "unknown tier": (
+        study(tier(above="regoin"), tier(name="region")),
+        r"edges\.tiers\.0\.above = .regoin.: is no tier; did you mean 'region'\? Or leave it out",
+    ),
     "a circle": (
         study(tier(above="region"), tier(name="region", above="edge")),
         r"edges\.tiers\.0\.above = .region.: is a circle: edge below region below edge",
