@@ -62,6 +62,8 @@ def test_a_jammed_uplink_loses_the_update_and_a_jammed_downlink_the_model() -> N
 def test_what_ends_as_jamming_begins_or_begins_as_it_ends_is_not_hit() -> None:
     assert outcomes(jammer("uplink", 0, start=2.0)) == [SAFE, SAFE]
     assert outcomes(jammer("uplink", 0, start=0.0)) == [SAFE, SAFE]
+    # The dwell ends, by a call of the clock later than that of the model's arrival, as the update begins.
+    assert outcomes(jammer("uplink", 0, start=0.5, dwell_s=0.5)) == [SAFE, SAFE]
     assert outcomes(jammer("uplink", 0, start=1.0))[0] == (2.0, "lost", "jammed", 7, True)
     at_once = {"uplink": {}, "jammers": [jammer("uplink", 0, start=1.0)]}
     assert [row.outcome for row in _played(TWO | at_once).updates if row.client == 0] == ["lost"]
@@ -170,10 +172,29 @@ def test_what_was_sent_arrived_was_lost_or_is_under_way(kind: str) -> None:
         assert sum(links.delivered) + links.hit <= sendings
         assert all(len(sent) <= 1 for sent in links.under_way)
     assert sum(row.hit for row in records.jams) > 10
+    assert len(records.jams) == simulation.server.counts()["jam_dwells"]
     assert sum(row.destroyed for row in records.jams) <= sum(row.hit for row in records.jams)
     if kind != "asynchronous":
         # An update that got through its link arrived, in time or late.
         assert sum(jamming.up.delivered) == sum(row.outcome == "delivered" for row in records.updates)
+
+
+def test_a_model_that_is_hit_in_one_round_and_would_arrive_in_the_next_is_lost() -> None:
+    """Models of 1 s, rounds of 0.6 s: client 0 is hit in the first round, and its model is lost in the second."""
+    tables = {key: TWO[key] for key in ("name", "clients", "downlink")} | {
+        "rounds": 2,
+        "server": {"kind": "asynchronous", "round_s": 0.6},
+        "channels": {"count": 2, "states": {"kind": "stationary", "means": [1.0, 1.0]}},
+        "scheduler": {"kind": "random"},
+        "jammers": [jammer("downlink", 0, start=0.2, dwell_s=0.1)],
+    }
+    found = sorted((row.client, row.round, row.outcome, row.cause, row.outcome_s) for row in _played(tables).updates)
+    assert found == [
+        (0, 1, "late", None, 0.6),
+        (0, 2, "lost", "jammed", 1.0),
+        (1, 1, "late", None, 0.6),
+        (1, 2, "delivered", None, 1.0),
+    ]
 
 
 def test_cost_and_damage_agree_in_all_tables() -> None:
