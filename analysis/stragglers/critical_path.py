@@ -172,6 +172,7 @@ class _Walk:
         if row["opened_by"] == "end":
             return self._to_attempt(self.row_of[row["opened_after"]], BETWEEN)
         if row["opened_by"] == "return":
+            # No client is named where this is null, which pandas may have read as NaN.
             client = row["opened_after"]
             self._add(_NO_NUMBER if client is None or client != client else int(client), ABSENT, before_s)
             self.exact = False

@@ -398,7 +398,7 @@ def _compare(folder: Path, figures: "FigureSettings", formats: "Sequence[ImageFo
 
 
 def main() -> None:
-    """Entry point of the command."""
+    """Entry point of the command. Exit code 2, with one line, where standard output cannot be written."""
     warnings.showwarning = warn
     # Otherwise Pydantic searches all installed packages for its plugins and imports them.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
