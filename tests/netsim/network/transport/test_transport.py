@@ -16,12 +16,13 @@ from models.laws.delays import Constant, ShiftedExponential
 from models.peers.topologies import random_geometric
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
+from netsim.network.transport.link_outages import Outage, Outages
 from netsim.network.transport.message_draws import EdgeDraws
 from netsim.network.transport.messages import Message
 from netsim.network.transport.transport import Transport
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import StartRule
-from tests.helpers.peer_world import four, links_between, world
+from tests.helpers.peer_world import FOUR, four, links_between, world
 
 ONE = BeliefRules(exchanges=1, message_bytes=10)
 
@@ -164,3 +165,19 @@ def test_messages_in_flight_are_saved_with_their_content(kind: str, at_s: float)
     assert again.heard == hears.heard
     assert [said for _, said, _ in again.heard] == [(3, "word")] * 2
     assert (later.delivered, later.in_flight) == (2, 0)
+
+
+@pytest.mark.parametrize("anywhere", [False, True])
+@pytest.mark.parametrize(("delay_s", "futile", "delivered"), [(1.0, False, 1), (1.5, True, 0)])
+def test_a_message_that_ends_as_its_link_goes_down_for_ever_is_worth_waiting_for(
+    anywhere: bool, delay_s: float, futile: bool, delivered: int
+) -> None:
+    down = Outages(graph=four(), outages=[Outage(start_s=1.0, links=list(FOUR))])
+    links, hears = hearing(outages=down, delay=Constant(value_s=delay_s))
+    said = []
+    # Before the arrival of the same instant, because it is on the clock first.
+    links.clock.call_at(1.0, lambda _: said.append((links.in_flight, links.is_futile(anywhere=anywhere))))
+    links.send(hears, [edge_of(links, 0, 1)], 1, 10)
+    links.clock.run()
+    assert said == [(1, futile)]
+    assert links.delivered == delivered
