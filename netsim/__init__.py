@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from netsim.collisions import NameCollisionError, refuse_collisions, started_as_command
-from netsim.core.collector import resting, rests_at_the_end
+from netsim.core.collector import pause_collector, skip_last_collection
 from netsim.core.interrupts import ignore_interrupts_at_the_end, raise_interrupts
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _command() -> None:
     try:
         raise_interrupts()
         refuse_collisions()
-        with resting():
+        with pause_collector():
             from scenarios.cli.main import main
         main()
     except NameCollisionError as error:
@@ -57,4 +57,4 @@ def _command() -> None:
         sys.exit(130)
     finally:
         ignore_interrupts_at_the_end()
-        rests_at_the_end()
+        skip_last_collection()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from netsim.core.collector import long_lived, resting
+from netsim.core.collector import exempt_existing_objects, pause_collector
 from tests.helpers.images import draw_images
 
 # How long an example takes depends on what else a machine does. The examples are the same every time; to look for others:
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[Any]:
     """Collect with the garbage collector off: it takes a third of the time, and all that is collected stays."""
-    with resting():
+    with pause_collector():
         return (yield)
 
 
@@ -67,7 +67,7 @@ def _modules_set_aside() -> Iterator[None]:
     """Let the garbage collector pass over all modules and tests, and come seldom: it took a thirtieth of the suite's time."""
     before = gc.get_threshold()
     gc.set_threshold(20_000, *before[1:])
-    with long_lived():
+    with exempt_existing_objects():
         yield
     gc.set_threshold(*before)
 

@@ -15,7 +15,7 @@ from annotated_doc import Doc
 
 from models.errors import ParameterError
 from models.laws.channels import BoolArray, Memoryless
-from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients, spread
+from models.laws.delays import FloatArray, IntArray, PerClient, check_same_clients, per_client, spread
 
 _DECIBELS = 1e4  # bound on powers and thresholds, beyond any real one
 
@@ -63,7 +63,7 @@ class BlockFading(Memoryless):
         distance = per_client("distance_km", distance_km, above=True, unit=" km")
         power = per_client("transmit_power_dbm", transmit_power_dbm, low=-_DECIBELS, high=_DECIBELS, unit=" dBm")
         threshold = per_client("threshold_db", threshold_db, low=-_DECIBELS, high=_DECIBELS, unit=" dB")
-        same_clients(clients=np.empty(clients), distance_km=distance, transmit_power_dbm=power, threshold_db=threshold)
+        check_same_clients(clients=np.empty(clients), distance_km=distance, transmit_power_dbm=power, threshold_db=threshold)
         for name, value in (("mean_snr_db", mean_snr_db), ("noise_dbm", 0.0 if noise_dbm is None else noise_dbm)):
             if not math.isfinite(value):
                 raise ParameterError(name, value, "must be finite")

@@ -15,7 +15,7 @@ from annotated_doc import Doc
 from numpy.typing import NDArray
 
 from models.errors import ParameterError
-from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick, same_clients, spread
+from models.laws.delays import FloatArray, IntArray, PerClient, check_same_clients, per_client, pick, spread
 from netsim.core.state import State, StateFields
 
 BoolArray = NDArray[np.bool_]
@@ -102,7 +102,7 @@ class GilbertElliott:
         self._to_good = per_client("to_good", to_good, high=1.0, unit="")
         self._loss_good = per_client("loss_good", loss_good, high=1.0, unit="")
         self._loss_bad = per_client("loss_bad", loss_bad, high=1.0, unit="")
-        same_clients(
+        check_same_clients(
             clients=np.empty(clients),
             to_bad=self._to_bad,
             to_good=self._to_good,

@@ -88,7 +88,7 @@ def rate_per_client(name: str, value: PerClient) -> PerClient:
     return per_client(name, per_client(name, value, above=True, unit=unit), low=LEAST_RATE, unit=unit)
 
 
-def same_clients(**values: PerClient) -> None:
+def check_same_clients(**values: PerClient) -> None:
     """Raise ParameterError unless all `values` that are arrays have one length; single numbers fit any number of clients."""
     lengths = {name: len(value) for name, value in values.items() if not isinstance(value, float)}
     for name, length in lengths.items():
@@ -154,7 +154,7 @@ class Uniform:
         high_s: Annotated[PerClient, Doc("The longest duration in seconds.")],
     ) -> None:
         self._low, self._high = per_client("low_s", low_s), per_client("high_s", high_s)
-        same_clients(low_s=self._low, high_s=self._high)
+        check_same_clients(low_s=self._low, high_s=self._high)
         if np.any(np.asarray(self._high) < self._low):
             raise ParameterError("high_s", high_s, f"must be >= low_s, which is {low_s}")
         self.constant = bool(np.all(np.asarray(self._high) == self._low))
@@ -197,7 +197,7 @@ class Gaussian:
         self._mean = per_client("mean_s", mean_s)
         self._std = per_client("std_s", std_s)
         self._floor = per_client("floor_s", floor_s)
-        same_clients(mean_s=self._mean, std_s=self._std, floor_s=self._floor)
+        check_same_clients(mean_s=self._mean, std_s=self._std, floor_s=self._floor)
         self._resample = floor == "resample"
         self.constant = not np.any(self._std)
         # The floor in standard deviations above the mean. Without deviation both kinds of floor are max(mean, floor), which the
@@ -267,7 +267,7 @@ class ShiftedExponential:
     ) -> None:
         self._shift = per_client("shift_s", shift_s)
         self._excess = per_client("mean_excess_s", mean_excess_s)
-        same_clients(shift_s=self._shift, mean_excess_s=self._excess)
+        check_same_clients(shift_s=self._shift, mean_excess_s=self._excess)
         self.constant = not np.any(self._excess)
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
@@ -295,7 +295,7 @@ class LogNormal:
         # With these limits the mean (e^450 medians at most) and the largest draw stay finite.
         self._median = per_client("median_s", median_s, high=1e100)
         self._sigma = per_client("sigma", sigma, high=30.0, unit="")
-        same_clients(median_s=self._median, sigma=self._sigma)
+        check_same_clients(median_s=self._median, sigma=self._sigma)
         self.constant = not np.any(np.multiply(self._sigma, self._median))
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
@@ -423,7 +423,7 @@ class SizeDependent(Plus):
     def __init__(self, *, payload_bytes: PerClient, bandwidth_bytes_per_s: PerClient, delay: DelayLaw) -> None:
         bandwidth = rate_per_client("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
         payload = per_client("payload_bytes", payload_bytes, unit=" bytes")
-        same_clients(payload_bytes=payload, bandwidth_bytes_per_s=bandwidth)
+        check_same_clients(payload_bytes=payload, bandwidth_bytes_per_s=bandwidth)
         with np.errstate(over="ignore"):
             transfer_s = per_client("payload_bytes / bandwidth_bytes_per_s", np.divide(payload, bandwidth))
         super().__init__(fixed_s=transfer_s, delay=delay)

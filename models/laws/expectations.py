@@ -306,16 +306,18 @@ def _smooth_ratio(law: DelayLaw, tau_min_s: float, offset_s: FloatArray, entitie
         _normal_scores(_last_u(law, law.quantile(np.zeros(count), entities), entities)),
         _normal_scores(_last_u(law, tau_min_s - offset_s, entities)),
     )
+    # Ends of the panels of Gauss-Legendre quadrature over normal scores: even ones, and finer ones around each bend.
     graded = [np.clip(bend[:, None] + _GRADES, -_END, _END) for bend in bends]
     coarse = np.broadcast_to(_COARSE, (count, len(_COARSE)))
     edges = np.sort(np.concatenate((coarse, *(bend[:, None] for bend in bends), *graded), axis=1), axis=1)
     half = 0.5 * np.diff(edges, axis=1)
-    z = (edges[:, :-1] + half)[:, :, None] + half[:, :, None] * nodes
-    u = np.minimum(ndtr(z), _LARGEST_U).reshape(count, -1)
-    weight = (half[:, :, None] * weights * np.exp(-0.5 * z * z)).reshape(count, -1)
-    x = law.quantile(u.ravel(), np.repeat(entities, u.shape[1])).reshape(u.shape)
+    scores = (edges[:, :-1] + half)[:, :, None] + half[:, :, None] * nodes
+    u = np.minimum(ndtr(scores), _LARGEST_U).reshape(count, -1)
+    score_weights = (half[:, :, None] * weights * np.exp(-0.5 * scores * scores)).reshape(count, -1)
+    durations_s = law.quantile(u.ravel(), np.repeat(entities, u.shape[1])).reshape(u.shape)
+    ratios = _ratio(tau_min_s, offset_s[:, None] + durations_s)
     # Dividing by the sum of weights makes the rule exact for constants, although it stops at finite ends.
-    return np.asarray((weight * _ratio(tau_min_s, offset_s[:, None] + x)).sum(axis=1) / weight.sum(axis=1))
+    return np.asarray((score_weights * ratios).sum(axis=1) / score_weights.sum(axis=1))
 
 
 def _sobol_ratio(laws: Sequence[DelayLaw], tau_min_s: float, fixed_s: FloatArray, entities: IntArray) -> FloatArray:

@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 from annotated_doc import Doc
 
-from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick, same_clients, spread
+from models.laws.delays import FloatArray, IntArray, PerClient, check_same_clients, per_client, pick, spread
 
 # With smaller shapes the mean is many orders of magnitude above the median, and quantiles lose their digits.
 _LEAST_SHAPE, _LARGEST_SHAPE = 1e-2, 1e9
@@ -39,7 +39,7 @@ class Gamma:
     ) -> None:
         self._mean = per_client("mean_s", mean_s, high=_LARGEST_SCALE_S)
         self._shape = per_client("shape", shape, low=_LEAST_SHAPE, high=_LARGEST_SHAPE, unit="")
-        same_clients(mean_s=self._mean, shape=self._shape)
+        check_same_clients(mean_s=self._mean, shape=self._shape)
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
         from scipy.special import gammaincinv
@@ -71,7 +71,7 @@ class Weibull:
     ) -> None:
         self._scale = per_client("scale_s", scale_s, high=_LARGEST_SCALE_S)
         self._shape = per_client("shape", shape, low=_LEAST_SHAPE, high=_LARGEST_SHAPE, unit="")
-        same_clients(scale_s=self._scale, shape=self._shape)
+        check_same_clients(scale_s=self._scale, shape=self._shape)
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
         return np.asarray(pick(self._scale, entities) * (-np.log1p(-u)) ** (1.0 / np.asarray(pick(self._shape, entities))))

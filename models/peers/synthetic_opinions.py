@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from models.errors import ParameterError
-from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients, spread
+from models.laws.delays import FloatArray, IntArray, PerClient, check_same_clients, per_client, spread
 from netsim.core.state import StateFields
 
 
@@ -57,7 +57,7 @@ class SyntheticOpinions(StateFields):
         start: float = 0.1,
     ) -> None:
         values = per_client("worth", worth, high=1.0, unit="")
-        same_clients(clients=np.empty(clients), worth=values)
+        check_same_clients(clients=np.empty(clients), worth=values)
         for name, value in (("own", own), ("memory", memory), ("start", start)):
             if not 0 <= value <= 1:
                 raise ParameterError(name, value, "must lie in [0, 1]")

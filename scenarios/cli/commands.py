@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from netsim.core.collector import resting
+from netsim.core.collector import pause_collector
 from scenarios.cli.output import complain
 from scenarios.registry.trust import forbid_own_code
 from scenarios.schema.errors import users_line
@@ -55,7 +55,7 @@ class Commands(TyperGroup):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         try:
-            with resting():  # Typer imports its converters here
+            with pause_collector():  # Typer imports its converters here
                 return super().make_context(info_name, args, parent, **extra)
         except KeyboardInterrupt as error:
             exit_interrupted(error)

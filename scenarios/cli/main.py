@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from netsim.core.collector import resting
+from netsim.core.collector import pause_collector
 from scenarios.cli.breakpoints import breakpoints
 from scenarios.cli.commands import Commands, command, exit_interrupted
 from scenarios.cli.drawing import Drawing, Formats, drawing, formats_of
@@ -119,7 +119,7 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run one scenario into a folder."""
-    with resting():  # no garbage collection: imports and building create much that stays
+    with pause_collector():  # no garbage collection: imports and building create much that stays
         from scenarios.cli.live import live, log_run
         from scenarios.runs.reading import override, parse, read
         from scenarios.runs.run import prepare, simulate
@@ -160,7 +160,7 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run that was interrupted or killed. It goes on from its last checkpoint."""
-    with resting():  # no garbage collection: imports create much that stays
+    with pause_collector():  # no garbage collection: imports create much that stays
         from scenarios.cli.live import live, log_run
         from scenarios.runs.event_log import FILE as EVENTS
         from scenarios.runs.run import go_on
@@ -297,7 +297,7 @@ def _verdict(warnings: int) -> str:
 @command
 def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = False) -> None:
     """Read and build a scenario without running it. All its variants, too; tells what is doubtful about it."""
-    with resting():
+    with pause_collector():
         from scenarios.runs.reading import read
         from scenarios.schema.servers.flower import known_rounds
         from scenarios.sweeps.sweep import plan

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from analysis.results.sources import COLUMNS, OpenTable, RunInMemory, TableInMemory
-from netsim.core.collector import long_lived
+from netsim.core.collector import exempt_existing_objects
 from netsim.records.in_memory import ArrowRecorder
 from netsim.simulation import Simulation
 from scenarios.runs.failures import name_own_failures
@@ -50,7 +50,7 @@ def run_in_memory(
     effort = Effort()
     limit = wall or WallLimit()
     failures = name_own_failures(scenario, simulation)
-    with stop_requests() as stop, limit.enforce(stop), failures, built.start_workers(), long_lived():
+    with stop_requests() as stop, limit.enforce(stop), failures, built.start_workers(), exempt_existing_objects():
 
         def on_round(simulation: Simulation) -> None:
             """Callback at the close of a round: call `after_round`, and stop if asked."""

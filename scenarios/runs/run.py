@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from analysis.results.checksums import FILES, DamagedFileError
 from analysis.results.sources import COLUMNS, RunFolder
-from netsim.core.collector import long_lived, resting
+from netsim.core.collector import exempt_existing_objects, pause_collector
 from netsim.core.protocols import Notes, State
 from netsim.records import atomic
 from netsim.records.sinks import ParquetRecorder
@@ -177,7 +177,7 @@ def go_on(
     if not folder.is_dir():
         raise not_a_run(folder)
     with stop_requests() as stop, (wall or WallLimit()).enforce(stop), hold_lock(folder):
-        with resting():
+        with pause_collector():
             scenario, state = read_unfinished(folder)
             if scenario.flower is not None:
                 problem = f"{folder}: a Flower app cannot go on from where it was, since its state is in its own program"
@@ -250,7 +250,7 @@ def _simulate(
             checkpoint.save(out, facts | {"wall_time_s": effort.wall_s(), **states})
 
     try:
-        with name_own_failures(scenario, simulation), long_lived():
+        with name_own_failures(scenario, simulation), exempt_existing_objects():
             ending = _simulate_rounds(simulation, save_checkpoint, stop, after_round, checkpoint_s)
         stop.settle()
         with name_own_failures(scenario, simulation), _refuse_damage():

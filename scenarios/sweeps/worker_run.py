@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from netsim.core.collector import freed_at_the_end
+from netsim.core.collector import free_at_the_end
 from netsim.core.protocols import Notes
 from netsim.simulation import Simulation
 from scenarios.runs.folders.own_code import Fingerprint, own_code, refuse_changed
@@ -97,7 +97,7 @@ class WorkerRun:
             if board.is_stopped():
                 raise KeyboardInterrupt
 
-        with freed_at_the_end(), watch_run(watch):
+        with free_at_the_end(), watch_run(watch):
             if self.resume:
                 # Code that differs from the earlier attempt's was allowed or refused before any run began.
                 summary = go_on(out, after_round=after_round, allow_changed_code=True, begin=watch.begin, wall=wall)
@@ -111,7 +111,7 @@ class WorkerRun:
     def _simulate_from_start(self, out: Path, after_round: Callable[[Simulation], None], watch: Watch, wall: WallLimit) -> Notes:
         """Simulate the run from its start and return the summary.
 
-        It is a function of its own, so that no reference to the simulation is left, and `freed_at_the_end` frees its memory.
+        It is a function of its own, so that no reference to the simulation is left, and `free_at_the_end` frees its memory.
         """
         check_run(out, True)
         built = build(self.planned.scenario)

@@ -15,7 +15,7 @@ from importlib import import_module
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
 
-from netsim.core.collector import resting
+from netsim.core.collector import pause_collector
 from scenarios.workers.interrupts import ignore_interrupts, out_of_reach
 from scenarios.workers.safe_path import SAFE_PATH, safe_path
 
@@ -106,7 +106,7 @@ def end(executor: Any) -> None:
 
 
 def _import(modules: tuple[str, ...]) -> None:
-    with resting():
+    with pause_collector():
         for name in modules:
             import_module(name)
 

@@ -18,7 +18,7 @@ from annotated_doc import Doc
 
 from models.errors import ParameterError
 from models.laws.availability.presence import Alternating
-from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients, spread
+from models.laws.delays import FloatArray, IntArray, PerClient, check_same_clients, per_client, spread
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -56,7 +56,7 @@ class Diurnal(Alternating):
     ) -> None:
         super().__init__(clients)
         zone = per_client("time_zone_h", time_zone_h, low=-24.0, high=24.0, unit=" hours")
-        same_clients(clients=self.next_change_s, time_zone_h=zone)
+        check_same_clients(clients=self.next_change_s, time_zone_h=zone)
         if not 0 <= start_h <= 24:
             raise ParameterError("start_h", start_h, "must lie in 0..24")
         if not (math.isfinite(mean_session_s) and mean_session_s >= 1e-3):

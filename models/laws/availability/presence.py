@@ -20,7 +20,7 @@ from annotated_doc import Doc
 from numpy.typing import NDArray
 
 from models.errors import ParameterError
-from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients
+from models.laws.delays import FloatArray, IntArray, PerClient, check_same_clients, per_client
 from netsim.core.state import StateFields
 
 BoolArray = NDArray[np.bool_]
@@ -170,7 +170,7 @@ class Markov(Alternating):
         # With shorter means the sum of sojourns would stop growing in floating point; multiples of longer ones would overflow.
         mean_on = per_client("mean_on_s", mean_on_s, low=1e-6, high=1e300)
         mean_off = per_client("mean_off_s", mean_off_s, low=1e-6, high=1e300)
-        same_clients(clients=self.next_change_s, mean_on_s=mean_on, mean_off_s=mean_off)
+        check_same_clients(clients=self.next_change_s, mean_on_s=mean_on, mean_off_s=mean_off)
         self._mean_on = np.broadcast_to(mean_on, (clients,))
         self._mean_off = np.broadcast_to(mean_off, (clients,))
         self._stationary = start == "stationary"

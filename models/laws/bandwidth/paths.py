@@ -24,11 +24,11 @@ from models.laws.delays import (
     Gaussian,
     IntArray,
     PerClient,
+    check_same_clients,
     explain_bad_rate,
     per_client,
     pick,
     rate_per_client,
-    same_clients,
     spread,
 )
 
@@ -177,7 +177,7 @@ class GaussMarkov(_Paths):
         self._mean = per_client("mean_bytes_per_s", mean, high=_MOST_RATE, unit=unit)
         self._std = per_client("std_bytes_per_s", std_bytes_per_s, high=_MOST_RATE, unit=unit)
         self._floor = per_client("floor_bytes_per_s", floor_bytes_per_s, high=_MOST_RATE, unit=unit)
-        same_clients(mean_bytes_per_s=self._mean, std_bytes_per_s=self._std, floor_bytes_per_s=self._floor)
+        check_same_clients(mean_bytes_per_s=self._mean, std_bytes_per_s=self._std, floor_bytes_per_s=self._floor)
         if not 0.0 <= memory < 1.0:
             raise ParameterError("memory", memory, "must be in [0, 1)")
         if not 1e-6 <= step_s < math.inf:

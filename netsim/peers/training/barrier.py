@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from netsim.peers.training.protocol import Arrival
 
 
-def opens_s(ready_s: FloatArray, receivers: IntArray, arrivals_s: FloatArray) -> FloatArray:
+def opening_times_s(ready_s: FloatArray, receivers: IntArray, arrivals_s: FloatArray) -> FloatArray:
     """Return when the barriers of all peers open, seconds (K,), if each needs every message of its round.
 
     Array form of `Barrier.is_open`; both must open at the same time. `ready_s` (K,): when each peer begins to wait. `receivers`,
     `arrivals_s` (n,): receiver and arrival of each message.
 
-    >>> opens_s(np.array([1.0, 5.0]), np.array([0, 1, 0]), np.array([2.0, 3.0, 4.0]))
+    >>> opening_times_s(np.array([1.0, 5.0]), np.array([0, 1, 0]), np.array([2.0, 3.0, 4.0]))
     array([4., 5.])
     """
     opens: FloatArray = ready_s.copy()

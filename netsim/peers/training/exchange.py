@@ -11,7 +11,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from netsim.core.errors import ParameterError
-from netsim.peers.training.barrier import Barrier, opens_s
+from netsim.peers.training.barrier import Barrier, opening_times_s
 from netsim.peers.training.protocol import Arrival, Host, TrainingProtocol
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class ExchangeProtocol(TrainingProtocol):
         outgoing = chain.from_iterable([self.exchange(peer, round).outgoing for peer in peers])
         edges = np.fromiter(outgoing, np.int64)
         sent_s = (trained_s if self._trains_first else begins_s)[graph.source[edges]]
-        return opens_s(trained_s, graph.target[edges], arrivals_s(edges, sent_s))
+        return opening_times_s(trained_s, graph.target[edges], arrivals_s(edges, sent_s))
 
     def awaited(self, peer: int) -> Sequence[int]:
         """Return the edges over which a model of the present round is missing, if `peer` waits."""

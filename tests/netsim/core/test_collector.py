@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from netsim.core import collector
-from netsim.core.collector import freed_at_the_end, long_lived, resting
+from netsim.core.collector import exempt_existing_objects, free_at_the_end, pause_collector
 
 
 @pytest.fixture(autouse=True)
@@ -30,13 +30,13 @@ def _nothing_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_what_there_is_is_passed_over_within_the_block_alone() -> None:
     assert gc.get_freeze_count() == 0
-    with long_lived():
+    with exempt_existing_objects():
         assert gc.get_freeze_count() > 10_000
-        with long_lived():
+        with exempt_existing_objects():
             pass
         assert gc.get_freeze_count() > 10_000
     assert gc.get_freeze_count() == 0
-    with pytest.raises(KeyError), long_lived():
+    with pytest.raises(KeyError), exempt_existing_objects():
         raise KeyError
     assert gc.get_freeze_count() == 0
 
@@ -44,7 +44,7 @@ def test_what_there_is_is_passed_over_within_the_block_alone() -> None:
 def test_what_was_set_aside_is_not_counted_for_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[None] = []
     monkeypatch.setattr(gc, "get_freeze_count", lambda: len(counted) if counted.append(None) else 0)
-    with freed_at_the_end(), long_lived():
+    with free_at_the_end(), exempt_existing_objects():
         pass
     assert len(counted) == 1
 
@@ -66,9 +66,9 @@ def no_collector() -> Iterator[None]:
 @pytest.mark.usefixtures("no_collector")
 def test_a_run_of_many_frees_what_it_has_made_and_looks_at_nothing_older() -> None:
     older = weakref.ref(Circle())
-    with freed_at_the_end():
+    with free_at_the_end():
         mine = weakref.ref(Circle())
-        with freed_at_the_end():
+        with free_at_the_end():
             pass
         assert gc.get_freeze_count() > 10_000
         assert mine() is not None
@@ -76,15 +76,15 @@ def test_a_run_of_many_frees_what_it_has_made_and_looks_at_nothing_older() -> No
     assert (mine(), older() is None) == (None, False)
     gc.collect()
     assert older() is None
-    with pytest.raises(KeyError), freed_at_the_end():
+    with pytest.raises(KeyError), free_at_the_end():
         raise KeyError
     assert gc.get_freeze_count() == 0
 
 
 def test_a_run_among_many_is_gone_over_rarely() -> None:
     usual = gc.get_threshold()
-    with freed_at_the_end():
-        with long_lived():
+    with free_at_the_end():
+        with exempt_existing_objects():
             assert gc.get_threshold() == (*usual[:2], 1000)
             assert gc.get_freeze_count() > 10_000
         assert gc.get_threshold() == usual
@@ -99,7 +99,7 @@ def test_what_is_made_at_rest_is_not_looked_through_as_if_it_were_young() -> Non
 
     gc.callbacks.append(note)
     try:
-        with resting():
+        with pause_collector():
             made = [[number] for number in range(50_000)]
             assert not gc.isenabled()
         _more = [[number] for number in range(2_000)]
@@ -110,16 +110,16 @@ def test_what_is_made_at_rest_is_not_looked_through_as_if_it_were_young() -> Non
     assert max(looked_at) < 10_000
     assert gc.is_tracked(made)
     assert gc.get_freeze_count() == 0
-    with long_lived():
+    with exempt_existing_objects():
         before = gc.get_freeze_count()
-        with resting():
+        with pause_collector():
             pass
         assert gc.get_freeze_count() == before > 10_000
 
 
 @pytest.mark.usefixtures("no_collector")
 def test_a_collector_that_was_off_stays_off() -> None:
-    with resting():
+    with pause_collector():
         pass
     assert not gc.isenabled()
 
