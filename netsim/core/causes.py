@@ -67,8 +67,8 @@ class Causes(StateFields):
         """True if rounds close at times that are set before the run."""
         self.inexact = set(inexact)
         """Phases that may not end one second later if they begin one second later, such as an upload over a shared link."""
-        self._releasing: Cause | None = None
-        """The cause of the attempts that begin within a block of `releasing`; None: it follows from rounds and attempts."""
+        self._attributed_cause: Cause | None = None
+        """The cause of the attempts that begin within a block of `attribute_to`; None: it follows from rounds and attempts."""
         self._timers: dict[int, int] = {}
         """Number of the attempt whose end scheduled a call of the clock, by the call's number; calls of the present round only.
         """
@@ -155,13 +155,13 @@ class Causes(StateFields):
         return set_by if cause.kind == SCHEDULE and set_by.kind == END else cause
 
     @contextmanager
-    def releasing(self, cause: Cause | None) -> Iterator[None]:
+    def attribute_to(self, cause: Cause | None) -> Iterator[None]:
         """Take `cause` as that of the attempts that begin within the block; None: it follows from rounds and attempts."""
-        self._releasing = cause
+        self._attributed_cause = cause
         try:
             yield
         finally:
-            self._releasing = None
+            self._attributed_cause = None
 
     def begin_cause(self, client: int, earlier: int | None = None) -> Cause:
         """Return the cause by which an attempt of `client` begins now: its round opens, an attempt made room, or the client
@@ -171,7 +171,7 @@ class Causes(StateFields):
         """
         if earlier is not None:
             return Cause(EARLIER, earlier)
-        if self._releasing is not None:
-            return self._releasing
+        if self._attributed_cause is not None:
+            return self._attributed_cause
         cause = self.latest()
         return Cause(RETURN, client) if cause.kind == SCHEDULE else cause

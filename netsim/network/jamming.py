@@ -172,7 +172,7 @@ class Jammer:
         """True if no dwell is in progress and none will begin by itself."""
         return not self.jams and self.next_round is None and self.next_s == _NEVER
 
-    def lasting(self) -> set[int]:
+    def lasting_channels(self) -> set[int]:
         """Return the sub-channels that are jammed now and stay so, unless another round opens."""
         present = {jam.channel for jam in self.jams}
         if self.dwell_s is None or not present:
@@ -288,7 +288,7 @@ class Jammers:
         """Return the channels that are jammed now and stay so, unless another round opens: nothing planned ends it."""
         if self._next_act_s() < _NEVER:
             return set()
-        return {channel for jammer in self.all for channel in jammer.lasting()}
+        return {channel for jammer in self.all for channel in jammer.lasting_channels()}
 
     def open_round(self, round: int) -> None:
         """Begin dwells that start with this round, after dwells in seconds that are due."""

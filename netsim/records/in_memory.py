@@ -73,7 +73,7 @@ class TableRows:
         if self._in_blocks * len(self.schema) >= self._full:
             self._write_blocks()
 
-    def waiting(self) -> pa.Table:
+    def unwritten_rows(self) -> pa.Table:
         """Return the rows that are not written yet, as one table."""
         self._seal()
         if not self._sealed:
@@ -82,7 +82,7 @@ class TableRows:
             self._sealed = [pa.concat_tables(self._sealed).unify_dictionaries().combine_chunks()]
         return self._sealed[0]
 
-    def replace_waiting(self, table: pa.Table) -> None:
+    def replace_unwritten_rows(self, table: pa.Table) -> None:
         """Replace the rows that are not written yet by those of `table`."""
         self._values, self._blocks, self._in_blocks, self._sealed = [], [], 0, [table] if len(table) else []
         self._make_room()
@@ -91,7 +91,7 @@ class TableRows:
         """Write all rows that are not written yet."""
         self._seal()
         if self._sealed:
-            self._write(self.waiting())
+            self._write(self.unwritten_rows())
         self._sealed = []
         self._make_room()
 

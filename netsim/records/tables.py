@@ -157,14 +157,14 @@ class Table:
         # have the same lengths as without checkpoints.
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.rows.schema) as stream:
-            stream.write_table(self.rows.waiting())
+            stream.write_table(self.rows.unwritten_rows())
         return {"pieces": list(self._digests), "rows": np.frombuffer(sink.getvalue(), np.uint8).copy()}
 
     def load_state_dict(self, state: State) -> None:
         """Restore the pieces and the rows of a checkpoint."""
         self._digests = list(state["pieces"])
         with pa.ipc.open_stream(pa.py_buffer(state["rows"])) as stream:
-            self.rows.replace_waiting(stream.read_all())
+            self.rows.replace_unwritten_rows(stream.read_all())
 
     def complete(self) -> str:
         """Write the whole table into one file, for `place`; return its SHA-256. Raises DamagedPieceError and OSError."""

@@ -141,7 +141,7 @@ class ByMean:
     def take(self, rng: np.random.Generator) -> Arm:
         """Return the next subset, ascending; call it while `best` is finite."""
         if self._order.drawn == self._order.count:
-            self._open(rng)
+            self._next_profile(rng)
         rank = self._order.draw(rng)
         arm: list[int] = []
         # `rank` is a number of mixed radix: one digit a level, which numbers the subset of that level's clients.
@@ -151,7 +151,7 @@ class ByMean:
             arm += [members[i] for i in unrank_subset(digit, count, len(members))]
         return tuple(sorted(arm))
 
-    def _open(self, rng: np.random.Generator) -> None:
+    def _next_profile(self, rng: np.random.Generator) -> None:
         """Go to the next profile, and push its children onto the heap."""
         negative, _, profile = heapq.heappop(self._heap)
         self._enter(profile, -negative)

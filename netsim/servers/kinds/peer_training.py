@@ -277,7 +277,7 @@ class PeersAtWork(StateFields):
         if self._foreseen is not None:
             self._foreseen.begin(peer, round, self._cause or pool.causes.begin_cause(peer))
             return
-        with pool.causes.releasing(self._cause):
+        with pool.causes.attribute_to(self._cause):
             pool.start(round, np.array([peer]), 0)
 
     def _next_attempt(self) -> int:
