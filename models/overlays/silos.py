@@ -36,7 +36,7 @@ class Arc:
 
 
 class RouteTimes(NamedTuple):
-    """Times of the routes of some arcs, each (m,)."""
+    """Times of the routes of some arcs, each (m,) in ms."""
 
     latencies_ms: FloatArray
     cores_ms: FloatArray

@@ -156,7 +156,7 @@ class Causes(StateFields):
 
     @contextmanager
     def attribute_to(self, cause: Cause | None) -> Iterator[None]:
-        """Take `cause` as that of the attempts that begin within the block; None: it follows from rounds and attempts."""
+        """Attribute the attempts that begin within the block to `cause`; None: their cause follows from rounds and attempts."""
         self._attributed_cause = cause
         try:
             yield

@@ -166,7 +166,7 @@ class ClientOutage(StateFields):
         self._hits = hits.tobytes()
 
     def destroys(self, client: int, start_s: float, end_s: float) -> bool:
-        """Return True if a transmission of `client` over [start_s, end_s), or at the instant start_s = end_s, meets the outage.
+        """Return True if the outage destroys a transmission of `client` over [start_s, end_s), or at the instant start_s = end_s.
         """
         # Fast path: most clients are out of reach, and the schedule need not be computed for them.
         if not self._hits[client]:

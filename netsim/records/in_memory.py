@@ -74,7 +74,7 @@ class TableRows:
             self._write_blocks()
 
     def unwritten_rows(self) -> pa.Table:
-        """Return the rows that are not written yet, as one table."""
+        """Return the rows that are not written yet, as one table; they stay in the buffer."""
         self._seal()
         if not self._sealed:
             return empty(self.schema)

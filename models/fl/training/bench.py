@@ -136,7 +136,7 @@ class Site:
         Path(self.folder, "recipe").write_bytes(recipe)
 
     def bench(self, device: str) -> Bench:
-        """Return a bench that trains on `device`; on a CPU samples are mapped, and read as they are used."""
+        """Return a bench that trains on `device`, and set the threads of torch; on a CPU samples are read as they are used."""
         recipe = read_recipe(Path(self.folder, "recipe").read_bytes())
         torch.set_num_threads(recipe.options.threads or 1)
         # Mapped copy-on-write ("c"), because torch requires writable memory; nothing is written.

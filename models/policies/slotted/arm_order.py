@@ -152,7 +152,10 @@ class ByMean:
         return tuple(sorted(arm))
 
     def _next_profile(self, rng: np.random.Generator) -> None:
-        """Go to the next profile, and push its children onto the heap."""
+        """Go to the profile of greatest mean on the heap, and push its children, which are no better.
+
+        Each child gets a drawn number if ties are random.
+        """
         negative, _, profile = heapq.heappop(self._heap)
         self._enter(profile, -negative)
         for child in self._children(profile):

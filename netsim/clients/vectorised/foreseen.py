@@ -82,6 +82,7 @@ class Foreseen:
         """
         count = len(chosen)
         times, counts = np.empty((TIMES, count)), np.empty((COUNTS, count), np.int64)
+        # One column with the values that all attempts share; AFTER holds the round, whose opening is their cause.
         self._counts[[ROUND, AFTER]], self._counts[VERSION] = models.round, version
         counts[:] = self._counts
         counts[CLIENT], counts[PLACE], counts[AGE] = chosen, self.places(count), ages

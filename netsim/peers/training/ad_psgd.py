@@ -122,6 +122,7 @@ class AdPsgd(TrainingProtocol):
 
         An answer to a request that has timed out changes no model.
         """
+        # The key of request n is 2 n, that of its answer 2 n + 1.
         peer, number = arrival.peer, arrival.key >> 1
         if not arrival.key & 1:
             self._queue[peer].append((arrival.edge, number, arrival.model))

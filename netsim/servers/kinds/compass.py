@@ -67,7 +67,7 @@ class BySteps(StateFields, Dispatch):
         return self._chosen
 
     def choose(self, number: int, start_s: float) -> IntArray:
-        """Return the idle clients."""
+        """Open the round, in which no client has begun yet, and return the idle clients: all of them begin."""
         self._number = number
         self._begun[:] = False
         self._sent = self.attempts = ObjectAttempts()
@@ -99,6 +99,7 @@ class BySteps(StateFields, Dispatch):
             return
         now, scheduler = self.pool.clock.now, self.scheduler
         self._begun[clients] = True
+        # Steps by client in the order of `clients`, in which the pool takes them.
         steps = dict.fromkeys(clients.tolist(), 0)
         # The fastest first: slower clients can join its group with fewer steps, while it would need more steps than allowed to
         # join theirs. NaN, an unknown speed, sorts last; such clients get all steps and no group.
