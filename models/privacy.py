@@ -177,6 +177,7 @@ class Ledger(StateFields):
         self.participations[client] = count
         if count > self._most:
             self._most = count
+        # Mark the client now: nothing is left for its next release.
         if not self._epsilons[count + 1] > 0:
             self.exhausted[client] = True
         return epsilon, self._leaks[count]

@@ -161,11 +161,13 @@ class Tifl(NoProbes, StateFields):
         before a ranking by accuracy.
         """
         self.tests = False
+        # A call with answers of a profiling round: learn from them, then ask for the next round.
         if 0 < self._profiled <= self._sync_rounds and len(view.probed.clients):
             self._learn(view)
         if self._profiled < self._sync_rounds:
             self._profiled += 1
             return np.flatnonzero(view.selectable)
+        # No accuracies are needed, or they have been asked for: `view` holds the answers.
         if not self._ranking_is_due(view.round) or self._by_losses or len(view.probed.clients):
             return np.zeros(0, np.int64)
         self.tests = True

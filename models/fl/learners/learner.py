@@ -323,6 +323,7 @@ class FederatedLearner:
                 present = self.versions.id(self.version)
                 computed, step = self.aggregator.compute_cached_step(self._cache, new, deliveries, present, want_losses)
                 self.apply_step(step)
+            # The buffer is not full: keep the updates, and the versions from which they started.
             elif len(self._waiting) + len(new) < self._buffer:
                 self._waiting += new
                 self.versions.retain([update.start.number for update in self._waiting], holder="buffer")

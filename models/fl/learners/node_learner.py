@@ -165,6 +165,7 @@ class NodeLearner:
             self._apply_step(step)
         for client, round, version, *_ in rows:
             self._arrived[client] = float(learner.data_sizes[client])
+            # The model kept for an update that another edge began has been used.
             if (client, round, version) in self._adopted:
                 self.drop(client, round, version)
         return learner.content_of(computed, want_updates, want_losses)

@@ -200,6 +200,7 @@ class Successive:
         place = self._current(float(now_s.min(initial=_NEVER)))
         while under_way.size and place < len(self._until):
             until_s = float(self._until[place])
+            # Transfers that begin under a later law wait.
             begun = under_way[now_s[under_way] < until_s]
             if begun.size:
                 law = self.laws[place]

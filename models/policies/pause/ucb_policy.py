@@ -108,6 +108,7 @@ class UcbPolicy(StateFields, ABC, NoProbes):
             if len(fresh):
                 return self._explore(fresh, able, view.rng)
         terms = Terms(self._ucb, modular, rewards.generalization, rewards.privacy)
+        # Fast path without copies: if all clients are selectable, positions among the candidates are clients.
         if view.selectable.all():
             if len(modular) <= self._per_round:
                 return np.arange(len(modular))

@@ -352,6 +352,7 @@ class Bundle:
         limited_s, free_s = self._limited_end_s(), self._free_end_s()
         if limited_s > at_s and free_s > at_s:
             return None
+        # The first entry of the heap is valid now: the two calls above have dropped outdated ones.
         if limited_s <= free_s:
             flow_class = self._limited_ends[0][4]
             flow_class.served, flow_class.mark = flow_class.queue[0][0], at_s

@@ -269,6 +269,7 @@ class Flows:
 
     def state_dict(self) -> State:
         """Return capacities, paths, rates and the bytes of every flow in progress."""
+        # Changes that wait for `solve` have no place in the state: apply them first.
         self._solve(None)
         return {
             "number": self._number,
