@@ -74,7 +74,9 @@ def play_here(blocks: Sequence[tuple[str, str]], folder: Path, monkeypatch: pyte
     for kind, body in _save_files(blocks, folder):
         lines = [shlex.split(line, comments=True) for line in body.replace("\\\n", " ").splitlines()] if kind == "run" else []
         if kind == "python":
-            exec(body, {"__name__": "__main__"})
+            with monkeypatch.context() as patch:
+                patch.syspath_prepend(folder)  # as `python` looks in the present folder, and `netsim` does not
+                exec(body, {"__name__": "__main__"})
         elif any(words[:1] not in ([], ["netsim"]) for words in lines):
             _play_apart(kind, body, folder)
         else:

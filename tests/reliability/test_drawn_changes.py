@@ -17,6 +17,7 @@ from tests.helpers.rough_scenarios import rough
 from tests.reliability.swarm import different
 
 
+@pytest.mark.slow
 def test_drawn_changes_of_many_clients_hold_no_array_a_change() -> None:
     count = 600
     law = {"kind": "gaussian", "mean_s": {"from": 1.0, "to": 2.0}, "std_s": 0.0}

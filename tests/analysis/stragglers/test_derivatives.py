@@ -18,7 +18,7 @@ from tests.helpers.suites import each_nth
 PHASES = ("download", "compute", "upload")
 
 
-@pytest.mark.parametrize("name", each_nth(3, WORLDS))
+@pytest.mark.parametrize("name", each_nth(5, WORLDS))
 def test_the_path_holds_what_moves_the_end(name: str) -> None:
     tables = WORLDS[name]
     view = run_records(played(tables))
@@ -36,7 +36,7 @@ def test_the_path_holds_what_moves_the_end(name: str) -> None:
         assert moved == pytest.approx(expected, abs=1e-3), (address, number)
 
 
-@pytest.mark.parametrize("name", each_nth(4, [name for name in WORLDS if name not in INEXACT], first=2))
+@pytest.mark.parametrize("name", each_nth(7, [name for name in WORLDS if name not in INEXACT], first=2))
 def test_a_phase_that_is_longer_in_every_round_moves_the_end_as_often_as_the_path_holds_it(name: str) -> None:
     tables = WORLDS[name]
     held = critical_path(run_records(played(tables))).groupby(["phase", "client"])["attempt"].nunique()
@@ -59,7 +59,7 @@ def test_updates_that_are_sent_again_are_on_the_path_as_often_as_they_move_the_e
     assert sum(moved) > 10
 
 
-@pytest.mark.parametrize("name", ["synchronous", "first", "deadline", "queue", "buffered", "safa"])
+@pytest.mark.parametrize("name", each_nth(3, ["synchronous", "first", "deadline", "queue", "buffered", "safa"], first=1))
 def test_a_message_that_is_sent_again_moves_the_end_once_for_each_sending(name: str) -> None:
     again = {"max_resends": 3, "resend_after_s": 0.17}
     lossy = {"channel": {"kind": "bernoulli", "success": 0.5}} | again

@@ -91,7 +91,7 @@ def topology_of(name: str) -> dict[str, Any]:
     return {"kind": "exponential" if name == "one-peer" else "ring"}
 
 
-@pytest.mark.parametrize(("name", "trouble"), each_nth(4, CASES))
+@pytest.mark.parametrize(("name", "trouble"), each_nth(7, CASES))
 def test_training_that_is_longer_moves_the_end_as_often_as_the_path_holds_it(name: str, trouble: str) -> None:
     protocol = PROTOCOLS[name] | ({} if trouble == "none" else {"retry_s": 0.4})
     others = TROUBLES[trouble]

@@ -122,6 +122,7 @@ def test_random_worlds_leave_the_same_records_in_both_forms_and_resumed(monkeypa
     assert second.server.counts() == counts
 
 
+@pytest.mark.slow
 def test_most_random_worlds_are_foreseen() -> None:
     """Otherwise the test above would compare events with events."""
     foreseen = 0
