@@ -187,10 +187,11 @@ def _target_title(comparison: Comparison, cost: Cost = "seconds") -> str:
 
 def _target_cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
     """Return a cost of the target of one variant as text, with the number of runs that reached it unless all did."""
-    cost, mean, reached = TARGETS[name], row[name], row.reached[name]
-    if cost != "seconds" and mean.count == 0:
+    cost, interval, reached = TARGETS[name], row[name], row.reached[name]
+    # Every run knows its seconds; other costs, such as joules, may be unknown to all runs.
+    if cost != "seconds" and interval.count == 0:
         return MISSING
     if reached == 0:
         return f"not by {format_cost(horizon_of(comparison, cost), cost)}"
-    text = format_interval(mean, scale=UNITS[cost][1])
+    text = format_interval(interval, scale=UNITS[cost][1])
     return text if reached == row.seeds else f"{text} ({reached} of {row.seeds})"

@@ -155,6 +155,7 @@ def _hits(groups: Groups, target_accuracy: float, smoothing_s: float, cost: Cost
 def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: float, scale: float) -> None:
     """Draw the line of the target, a tick where each run reaches it, and the restricted mean of each variant with its interval.
 
+    A variant of which no run reaches the target, or whose mean is the horizon, shows no mean.
     Costs and `horizon` are in the unit of the cost; `scale` turns them into that of the axis.
     """
     axes.axhline(target, color=FAINT, linewidth=1.0, zorder=1)

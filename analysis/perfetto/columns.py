@@ -50,7 +50,7 @@ def _word_texts(column: pa.ChunkedArray) -> list[str]:
 
 
 def row_objects(table: pa.Table, names: Sequence[str]) -> list[str]:
-    """Return a JSON object for each row of the table, with its values in the columns `names`, null ones left out."""
+    """Return a JSON object for each row of the table: its values in the columns `names` that are not null, NaN or infinite."""
     present = [name for name in names if name in table.column_names and table.column(name).null_count < table.num_rows]
     if not present:
         return ["{}"] * table.num_rows

@@ -226,7 +226,7 @@ def _picture_sections(pictures: Sequence[Picture]) -> list[Section]:
 def _channel_sections(groups: Groups, declared: Sequence[Block] = ()) -> list[Section]:
     """Return the sections on ages of information and on declared changes, without those that have nothing to show.
 
-    `declared`: further blocks for the section on declared changes.
+    `declared`: further blocks of the section on declared changes, left out with it.
     """
     ages, detections = age_table(groups), detection_table(groups)
     sections = [Section("Age of information", [ages])] if ages else []

@@ -43,15 +43,18 @@ def closers(run: RunRecords) -> pd.DataFrame:
 
 
 def _closing_attempts(run: RunRecords) -> pd.DataFrame:
-    """Return the attempts whose ends close rounds, each with the round for which it counts and the start of the wait for it."""
+    """Return the attempts whose ends close rounds. `round` is the round that waited for each, `selected_s` the start of the wait.
+
+    Both are those of the attempt, unless updates outlast rounds: then they are those of the round in which the attempt ended.
+    """
     rows = run.attempts
     if run.retries:
-        # A round ends when no client sends any more, even if some still compute.
+        # Updates are sent again in later rounds: a round ends when no client sends any more, even if some still compute.
         return rows[rows["outcome"].isin(["delivered", "lost", "aborted"])]
     if not run.carries:
         return rows
     ends_s = run.rounds["end_s"].to_numpy()
-    # No round waited for attempts that it dropped as it opened, though they end in the instant in which the round before closes.
+    # A round drops attempts as it opens, in the instant in which the round before it closes. Neither round waited for these.
     ended = (rows["outcome"] != "in_flight") & (rows["outcome_s"] <= (ends_s[-1] if len(ends_s) else -np.inf)) & ~is_dropped(rows)
     rows = rows[ended]
     place = np.searchsorted(ends_s, rows["outcome_s"].to_numpy())

@@ -223,7 +223,10 @@ class _Walk:
         return "begun", row
 
     def _before_attempt(self, row: int) -> tuple[str, int] | None:
-        """Walk from the beginning of an attempt to its cause."""
+        """Walk from the beginning of an attempt to its cause.
+
+        An attempt may have waited in a queue before it began. A step is added only where it took time: `_add` leaves out others.
+        """
         attempt = self.attempts[row]
         client = attempt["client"]
         kind, after = attempt["begun_by"], attempt["begun_after"]

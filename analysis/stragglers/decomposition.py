@@ -36,12 +36,12 @@ def edges(run: RunRecords) -> pd.DataFrame:
     begun_index = np.searchsorted(rounds, table["round"].to_numpy())
     # Attempt and round of each row of the result, as indexes.
     rows, round_index = np.arange(len(table)), begun_index
-    # A server that carries updates over waits for an attempt in every round up to the attempt's end: one row for each of them.
+    # A server that carries updates over waits for an attempt in every round up to the attempt's end: a row for each such round.
     if run.carries:
         last = np.minimum(np.searchsorted(ends_s, times[:, -1]), len(rounds) - 1)
         row_counts = np.maximum(last - begun_index, 0) + 1
         rows = np.repeat(rows, row_counts)
-        # 0, 1, 2 .. within the rows of an attempt: the number of rows less those before the attempt.
+        # Rounds since the attempt began, 0, 1, 2 .. : the place of a row less the number of rows before those of its attempt.
         later_rounds = np.arange(len(rows)) - np.repeat(np.cumsum(row_counts) - row_counts, row_counts)
         round_index = np.repeat(begun_index, row_counts) + later_rounds
     order = np.argsort(round_index, kind="stable")

@@ -246,7 +246,10 @@ class _Leaf(NamedTuple):
 
 
 def _leaves(law: DelayLaw, entities: IntArray) -> Iterator[_Leaf]:
-    """Yield the simple laws inside `law` that `entities` (n,) follow: groups are taken apart, fixed times become shifts."""
+    """Yield the laws inside `law` that `entities` (n,) follow: groups are taken apart, fixed times become shifts.
+
+    Mixtures stay whole (`_parts` takes them apart).
+    """
     if isinstance(law, ByGroup):
         for inner, followers in law.followers(entities):
             for leaf, places, shift_s in _leaves(inner, entities[followers]):

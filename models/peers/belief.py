@@ -119,7 +119,8 @@ def step(graph: PeerGraph, couplings: FloatArray, fields: FloatArray, messages: 
     totals = fields + graph.sum_incoming(messages)
     # The message to a neighbour leaves out the message from that neighbour: log-odds h.
     cavity = totals[graph.source] - messages[graph.reverse]
-    # log((e^(h+J) + e^-J) / (e^(h-J) + e^J)) for h, J >= 0, in a form that does not overflow for large h or J.
+    # The message is log((e^(h+J) + e^-J) / (e^(h-J) + e^J)), odd in h and in J. For h, J >= 0 that equals
+    # min(h, 2J) + log(1 + e^-(h+2J)) - log(1 + e^-|h-2J|), which does not overflow for large h or J.
     abs_h, two_j = np.abs(cavity), 2 * np.abs(couplings)
     smaller, larger = np.minimum(abs_h, two_j), np.maximum(abs_h, two_j)
     size = smaller + np.log1p(np.exp(-(abs_h + two_j))) - np.log1p(np.exp(smaller - larger))

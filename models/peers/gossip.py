@@ -155,6 +155,7 @@ def draw_contacts(graph: PeerGraph, u: FloatArray) -> IntArray:
     """Return for each client with neighbours (`graph.linked`) the edge to a random one, chosen by its uniform number `u` (K,)."""
     clients = graph.linked
     degree = graph.degree[clients]
+    # The edges into a client follow each other from `starts` on; `reverse` has the edge back, from the client to that neighbour.
     # u < 1, but the product can round up to the degree.
     choice = np.minimum((u[clients] * degree).astype(np.int64), degree - 1)
     return np.asarray(graph.reverse[graph.starts[clients] + choice])

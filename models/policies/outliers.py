@@ -3,8 +3,8 @@
 The loss of each delivered update is compared with the last loss of every other client, as far as these belong to updates from
 the same version of the model or one of the four before. If there are at least `compared` of them, the outliers are the points
 that DBSCAN (Ester, Kriegel, Sander and Xu, KDD 1996) calls noise: a loss that has no core loss within `radius`, where a core
-loss has at least compared/2 losses within `radius`, itself included. A client loses one credit each time its loss is an
-outlier; a client without credits is not selected any more.
+loss has at least compared/2 losses (rounded down) within `radius`, itself included. A client loses one credit each time its
+loss is an outlier; a client without credits is not selected any more.
 """
 
 from __future__ import annotations

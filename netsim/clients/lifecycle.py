@@ -205,7 +205,7 @@ class UpdateLifecycle:
         update.call_number = -1 if update.due_s == _EVER else self.clock.call_at(update.due_s, self._on_due, update)
 
     def replan(self, update: Update, ends_s: float) -> None:
-        """Move the end of the present step to another time."""
+        """Move the end of the present step to `ends_s`, unless the client leaves or its battery is empty before."""
         if self._energy is not None:
             update.ends_s = ends_s
             self.predict(update)

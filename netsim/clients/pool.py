@@ -254,7 +254,7 @@ class ClientPool(Tallies):
         models = None
         # Try the fast form first. If an attempt cannot be foreseen, all attempts in flight go by events from here.
         if whole.possible and whole.can_take(len(chosen)):
-            models = ModelDraws.draw(medium, round, now, chosen)
+            models = ModelDraws.draw(medium, draw_round, now, chosen)
             together = whole.begin(round, chosen, version, steps, models, send)
             if together is not None:
                 self._call_begin_followers(round, chosen, version, steps)
@@ -274,8 +274,8 @@ class ClientPool(Tallies):
     ) -> ObjectAttempts:
         """Begin the attempts of `start` by events, one update after the other, and return them.
 
-        The counterpart of `WholeRounds.begin`; both give the same records. `send`: draws of the attempts. `models`: draws of new
-        updates, or None if not drawn yet.
+        The counterpart of `WholeRounds.begin`; both give the same records. `send`: draws of the attempts; its `round` is the
+        `address` of `start`. `models`: draws of new updates, or None if not drawn yet.
         """
         now, medium, alive, clients = self.clock.now, self.medium, self.alive_now, chosen.tolist()
         channels = self.life.serving.channels(chosen)
@@ -297,7 +297,8 @@ class ClientPool(Tallies):
             # An update still in training goes on by itself; a kept update is sent now.
             goes_on = retry and update.begun_round != send.round and update.phase != KEPT
             cause = self.causes.begin_cause(client, update.number if goes_on else None)
-            update.attempt(round, round - last_rounds[place], departures[place], now, send, place, channel, cause)
+            age = round - last_rounds[place]
+            update.attempt(round, age, departures[place], now, send, place, channel, cause)
             update.number, update.edge = self.started + place + 1, self.coordinator
             if energy is not None:
                 energy.begin(update, now)

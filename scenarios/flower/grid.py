@@ -381,7 +381,7 @@ class SimulatedGrid(Grid):
 
         A round begins with a larger round number in the messages. Without numbers, each push of training messages begins one.
         Messages before the first round, such as requests for initial parameters, open it too, so that their bytes are counted in
-        a round; the app's first round then goes on with it.
+        a round. The app's first round then goes on with that one: until it begins, `_early` is True.
         """
         numbers = [number for message in messages if (number := _round_of(message)) is not None]
         trains = any(engine.trains(message.metadata.message_type) for message in messages)

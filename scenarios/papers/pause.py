@@ -29,7 +29,7 @@ _CIFAR_NOTE = (
 
 def _reproduction(
     name: str,
-    figures: str,
+    figure_names: str,
     aliases: tuple[str, ...],
     data: str,
     sizes: dict[Size, Setup],
@@ -39,12 +39,12 @@ def _reproduction(
 ) -> Reproduction:
     """Return the reproduction of a figure of accuracy and a figure of leaks.
 
-    `figures`: their names. `data`: data set and clients, in words. `has_fastest`: True if the scenario has the variant "fastest".
+    `figure_names`: those of the paper. `data`: data set and clients, in words. `has_fastest`: it has the variant "fastest".
     """
     return Reproduction(
         name=name,
         paper=PAPER,
-        shows=f"{figures}: accuracy against simulated time, largest leak against rounds; {data}",
+        shows=f"{figure_names}: accuracy against simulated time, largest leak against rounds; {data}",
         aliases=aliases,
         metrics=METRICS,
         figures=("accuracy", "leak", "target"),

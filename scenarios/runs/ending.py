@@ -29,7 +29,8 @@ def make_folder(out: Path) -> Iterator[None]:
 def report_state(out: Path) -> Iterator[None]:
     """Say how to go on if the user stops the run in `out`, or a file of it cannot be written, within the block.
 
-    An OSError becomes a UserError, and a KeyboardInterrupt gets a text. What is left of a run that cannot be resumed is removed.
+    An OSError becomes a UserError, and a KeyboardInterrupt without a text gets one. With these, and with a UserError, what is
+    left of a run that cannot be resumed is removed.
     """
     try:
         yield
@@ -37,16 +38,16 @@ def report_state(out: Path) -> Iterator[None]:
         inside = error.filename is None or Path(str(error.filename)).is_relative_to(out)
         reason = error.strerror or error
         message = f"{out}: cannot be written ({reason})" if inside else f"{error.filename}: {reason}"
-        raise UserError(f"{message}; make room, or put right what is wrong there, and then: {_next_step(out)}") from error
+        raise UserError(f"{message}; make room, or put right what is wrong there, and then: {_clear_or_resume(out)}") from error
     except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(str(error) or f"to go on: {_next_step(out)}") from None
+        raise KeyboardInterrupt(str(error) or f"to go on: {_clear_or_resume(out)}") from None
     except UserError:
-        _next_step(out)  # removes a run that has not begun
+        _clear_or_resume(out)  # removes a run that has not begun
         raise
 
 
-def _next_step(out: Path) -> str:
-    """Return the command that goes on with the run in a folder; remove the files of a run that has not begun."""
+def _clear_or_resume(out: Path) -> str:
+    """Remove the files of a run that has not begun; return how to go on: by `netsim resume`, or by running it again."""
     if (out / SCENARIO).is_file():
         return f"netsim resume {out}"
     with suppress(OSError, UserError):

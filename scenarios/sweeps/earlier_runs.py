@@ -76,7 +76,10 @@ def find_renamed_runs(wanted: Mapping[int, WantedRun], folder: Path) -> dict[int
 
 
 def _complete_run_id(out: Path) -> str | None:
-    """Return the identity of a complete run; None if it cannot be read, is damaged, or was cut short by a limit of events."""
+    """Return the identity of a finished run; None if it cannot be read, is damaged, or was cut short by a limit of events.
+
+    What is left of an interrupted run has no summary to read.
+    """
     try:
         content = read_summary(out)
     except UserError:

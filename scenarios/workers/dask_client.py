@@ -29,8 +29,8 @@ def is_local(address: str) -> bool:
 def connect(address: str, key: str) -> Iterator[Any]:
     """Yield a client of the scheduler at `address`, which has a worker; "local:N" starts one with N processes on this machine.
 
-    `key`: the option that gave the address. Raises UserError if no worker answers within `_PATIENCE_S` seconds, or if one has
-    other versions of packages than this process.
+    `key`: the option that gave the address. Raises UserError if no scheduler answers within `_PATIENCE_S` seconds, if it
+    has no worker within as many more, or if a worker has other versions of packages than this process.
     """
     try:
         import distributed

@@ -72,7 +72,8 @@ class StopRequest:
     def _insist(self, waited_s: float, thread: int) -> None:
         """Interrupt `thread`, which was given `waited_s` seconds to stop, and set the timer of the next interrupt.
 
-        By a signal, in the main thread: it also wakes a thread that waits in the system. Otherwise by an exception in Python.
+        After a signal from the user, the signal is repeated, which also wakes a thread that waits in the system. Otherwise an
+        exception is raised in the thread.
         """
         with self._lock:
             if self.settled:

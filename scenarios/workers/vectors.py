@@ -79,7 +79,9 @@ class SharedVectors:
 
     @classmethod
     def open(cls, stack: ExitStack, memory_bytes: int | None) -> SharedVectors:
-        """Return blocks in new folders, which `stack` removes, of at most half of the free shared memory and of the free disk.
+        """Return vectors in new folders, which `stack` removes: in shared memory, and on disk for what does not fit there.
+
+        Each folder takes at most half of what is free.
 
         `memory_bytes`: a smaller limit of the shared memory, or None.
         """

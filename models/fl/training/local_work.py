@@ -502,6 +502,7 @@ class LocalWork:
         """
         if self._probing is None:
             return None
+        # The losses are of received models: no step of training belongs to them.
         losses = FirstPass(np.zeros(len(updates), np.int64))
         clients = np.array([update.client for update in updates])
         statistics = self.memory.statistics if self.local_statistics else None

@@ -202,8 +202,9 @@ class FirstPass:
             self.mean, self.rms = total / samples, np.sqrt(squares / samples if by_batch is None else by_batch.cpu().numpy())
 
     def _mean_square_of_batches(self, losses: Tensor, in_pass: Tensor, trained: Tensor) -> Tensor:
-        """Return the mean of the squared `losses` (steps, n, batch) of the batches that `measure` names; (n,), NaN without any.
+        """Return one mean squared loss for each client (n,), from `losses` (steps, n, batch); NaN where there is no batch.
 
+        `measure` says which: that of the first or the last batch, or the exponential moving average over all batches of the pass.
         `in_pass`, `trained`: masks of the losses of the first pass, and of all training.
         """
         counted = trained if self.measure == "last-batch" else in_pass

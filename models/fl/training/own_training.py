@@ -225,7 +225,10 @@ class OwnTraining:
         return {name: view[0].clone() for name, view in zip(self._layout.names, views, strict=True)}
 
     def _data(self, shard: IntArray, steps: IntArray) -> LocalData:
-        """Return the data of one client with the samples `shard`, and its planned `steps`, for a user's trainer."""
+        """Return the data of one client for a user's trainer.
+
+        `shard` (m,): numbers of the client's samples. `steps` (steps, batch size): samples of each planned step, then -1.
+        """
         chosen = torch.from_numpy(shard).to(self._x.device)
         # Renumber the samples within the client's own shard, which need not be sorted.
         order = np.argsort(shard, kind="stable")

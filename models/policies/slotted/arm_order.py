@@ -62,7 +62,7 @@ class Shuffle:
         """Numbers drawn so far."""
         self._random = ties == "random"
         self._moved: dict[int, int] = {}
-        """Numbers at places where another number stood at first, by place."""
+        """Number at each place, from `drawn` on, whose number is not the place itself."""
 
     def draw(self, rng: np.random.Generator) -> int:
         """Return the next number; call it while `drawn` < `count`."""
@@ -74,6 +74,7 @@ class Shuffle:
         if chosen == first:
             return self._moved.pop(first, first)
         number = self._moved.get(chosen, chosen)
+        # The number at the first place, which is drawn no more, takes the place of the drawn one.
         self._moved[chosen] = self._moved.pop(first, first)
         return number
 

@@ -354,7 +354,10 @@ class VaryingLinks(Ports):
         (self._stop if message.stops else self._end)(key)
 
     def state_dict(self) -> State:
-        """Return the bytes left of every message in flight, in the order of the clock."""
+        """Return every message in flight: its key, client, start, bytes left, next event and whether it stops then.
+
+        They are in the order in which their events stand on the clock.
+        """
         messages = sorted(self._under_way.items(), key=lambda item: item[1].number)
         return {
             "messages": [

@@ -347,19 +347,21 @@ class Bundle:
     def pop_end(self, at_s: float) -> tuple[FlowClass, Any] | None:
         """Remove the next flow that has ended by `at_s`; return (its class, its key), or None.
 
-        The bytes carried are set to the size of the flow, which removes rounding errors.
+        The bytes served are set to those at which the flow ends, which removes rounding errors: of the class, or of all free
+        classes together.
         """
         limited_s, free_s = self._limited_end_s(), self._free_end_s()
         if limited_s > at_s and free_s > at_s:
             return None
         # The first entry of the heap is valid now: the two calls above have dropped outdated ones.
         if limited_s <= free_s:
-            flow_class = self._limited_ends[0][4]
-            flow_class.served, flow_class.mark = flow_class.queue[0][0], at_s
+            *_, flow_class = self._limited_ends[0]
+            served_at_end, _, _ = flow_class.queue[0]
+            flow_class.served, flow_class.mark = served_at_end, at_s
             self._advance(at_s)
         else:
-            virtual_end, _, _, _, flow_class = self._free_ends[0]
-            self._served, self._since_s = virtual_end, at_s
+            served_at_end, *_, flow_class = self._free_ends[0]
+            self._served, self._since_s = served_at_end, at_s
         key = heappop(flow_class.queue)[2]
         flow_class.count -= 1
         self._count(flow_class, fewer=1)

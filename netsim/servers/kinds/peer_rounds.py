@@ -306,8 +306,9 @@ class PeerRounds:
         return len(self._begun)
 
     def begin(self, peer: int, round: int, cause: Cause) -> None:
-        """Begin the attempt of `peer` in its own `round`."""
+        """Begin the attempt of `peer` in its own `round`. Raises RuntimeError if the protocol foresaw another time."""
         host, own = self._host, self._rounds[round]
+        # Before anything is played there is no time to compare with.
         if self._now > -math.inf and own.begins_s.item(peer) != self._now:
             kind = type(host.protocol).__name__
             raise RuntimeError(f"{kind}.foresee: peer {peer} begins round {round} at another time than it says")
@@ -414,7 +415,8 @@ class PeerRounds:
             (order, host.transport.resume, message) for order, message in self._messages_in_order()
         ]
         updates, _ = pool.whole_rounds.take_out()
-        pool.add(updates, np.zeros(0, np.int64))
+        no_queue = np.zeros(0, np.int64)
+        pool.add(updates, no_queue)
         after_messages = host.graph.edges
         calls += [
             (_CallOrder(update.phase_start_s, update.number, after_messages), pool.life.schedule, update) for update in updates

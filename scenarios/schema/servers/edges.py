@@ -276,7 +276,10 @@ def _check_network(scenario: "Scenario", edges: Edges) -> None:
 
 
 def _check_rules(scenario: "Scenario", edges: Edges) -> None:
-    """Refuse tiers with members that are unclear, and keys of an edge's server that have no meaning for edges."""
+    """Refuse a tier whose table leaves open which clients belong to it, and keys without a meaning for an edge's server.
+
+    A server of the user's own judges its own keys.
+    """
     leaves = edges.leaves()
     # With two tiers of clients, a number of edges does not say which clients are in which tier.
     if len(leaves) > 1:

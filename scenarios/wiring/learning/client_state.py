@@ -16,10 +16,10 @@ _NUMBER_BYTES = 4
 
 
 def check_client_state(scenario: Scenario, trained: int | None) -> list[Caution]:
-    """Warn if the vectors of all clients that may deliver exceed the memory for them.
+    """Return a caution if the vectors of all clients that may deliver exceed the memory for them, else none.
 
     `trained`: trained numbers of an update; None if the learner is not built. Raises UserError if not even the vectors of one
-    client fit, so that the first delivery would end the run.
+    client fit, so that the first delivery would end the run; among peers, if the models of all do not fit.
     """
     section = scenario.learner
     if section is not None and scenario.server.trains_peers:

@@ -328,14 +328,16 @@ def _multiply(timeline: OwnBandwidth, context: Context) -> OwnBandwidth:
 
 def _shared_bandwidth(section: Downlink | Peers, path: str, context: Context) -> OwnBandwidth:
     """Return the bandwidth over time of the link that all clients share; raises UserError."""
-    shared, path = section.shared, f"{path}.shared"
+    shared, key = section.shared, f"{path}.shared"
     assert shared is not None
     alone = replace(context, population=Population.single_client())
-    bandwidth: _Number | _Component = _Number(shared.bandwidth_bytes_per_s or 0.0, path, alone)
+    bandwidth: _Number | _Component
     if shared.bandwidth is not None:
-        law = Law[BandwidthLaw].from_scenario(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone)
-        bandwidth = _Component(law, f"{path}.bandwidth", False)
-    return _multiply(join_steps(bandwidth, [], path, "bandwidth", alone), context)
+        law = Law[BandwidthLaw].from_scenario(shared.bandwidth, "bandwidth", f"{key}.bandwidth", alone)
+        bandwidth = _Component(law, f"{key}.bandwidth", False)
+    else:
+        bandwidth = _Number(shared.bandwidth_bytes_per_s or 0.0, key, alone)
+    return _multiply(join_steps(bandwidth, [], key, "bandwidth", alone), context)
 
 
 def _choose_carrier(

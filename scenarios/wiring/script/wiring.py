@@ -106,6 +106,7 @@ def _all_jammers(world: World, server: Server) -> list[Jammers]:
 def _add_objects(world: World, targets: Targets, jammers: Sequence[Jammers]) -> None:
     """Add the targets with a state that are replaced as a whole: presence, and the jammers' laws."""
     scenario, absent = world.scenario, targets.absent
+    # A law that a script puts in has no changes of its own, and its values are no targets of the script.
     context = replace(world.context.without_run_changes(), targets=None)
     presence = Law[Availability].from_scenario(scenario.availability, "availability", "availability", context)
     targets.all["availability"] = ScriptedObject(
@@ -144,7 +145,10 @@ def _follow_ends_and_rounds(runner: ScriptRunner, server: Server) -> None:
 
 
 def _follow_declarations(runner: ScriptRunner, server: Server) -> None:
-    """Let the scheduler and the policy tell the runner each change that they declare."""
+    """Let the scheduler and the policy tell the runner each change that they declare.
+
+    A policy has no listeners: an instrument of the loop sees after each round which clients it has restarted.
+    """
 
     def report_scheduler(round: int, channels: list[int]) -> None:
         runner.on_declared(Declared(runner.clock.now, round, tuple(channels), ()))
