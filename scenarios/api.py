@@ -504,6 +504,7 @@ def register(group: str, name: str, target: Callable[..., Any]) -> None:
 
 def _tables(source: Source) -> tuple[Tables, str]:
     """Return the tables of a scenario, and its name in messages: the file, or "scenario"."""
+    # Before `schema.Scenario`, of which it is a subclass: it knows the tables that it was made of.
     if isinstance(source, Scenario):
         return source.tables(), "scenario"
     if isinstance(source, schema.Scenario):

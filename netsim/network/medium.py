@@ -4,7 +4,7 @@ bandwidth. Updates and probes read their times and losses from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,11 +46,21 @@ class MediumLaws:
     """False if the clients are peers: they train without transfers, so outages destroy only messages between them."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Carriers:
+    """Carriers of the bytes of models, `down`, and of updates, `up`, over links that change or are shared.
+
+    By default the delay of a message includes the time of its bytes.
+    """
+
+    down: Carrier = field(default_factory=NoCarrier)
+    up: Carrier = field(default_factory=NoCarrier)
+
+
 class Medium:
     """Everything between selection and delivery: both links and the clients' local training, as laws over time.
 
-    `streams`: addressed random numbers. `down`, `up`: carriers, which move bytes over links that change or are shared; None if
-    the time of the bytes belongs to the delay. `jamming`: jammers of sub-channels and of the clients' own links; None: no jammer.
+    `streams`: addressed random numbers. `jamming`: jammers of sub-channels and of the clients' own links; None: no jammer.
     """
 
     def __init__(
@@ -60,17 +70,16 @@ class Medium:
         laws: MediumLaws,
         streams: Streams,
         access: UplinkAccess[Any] | None = None,
-        down: Carrier | None = None,
-        up: Carrier | None = None,
+        carriers: Carriers | None = None,
         outages: ClientOutages | None = None,
         sizes: Sizes | None = None,
         jamming: MediumJamming | None = None,
     ) -> None:
-        sample = laws.sample or NoTime()
+        sample, carriers = laws.sample or NoTime(), carriers or Carriers()
         self.clients = clients
-        self.down: Carrier = NoCarrier() if down is None else down
+        self.down = carriers.down
         """Carrier of the bytes of models once the downlink's delay has passed."""
-        self.up: Carrier = NoCarrier() if up is None else up
+        self.up = carriers.up
         """Carrier of the bytes of updates once the uplink's delay has passed."""
         self.download = self.down.add_times(Durations(clients=clients, law=laws.download, draws=streams["downlink.delay"]))
         self.compute = Durations(clients=clients, law=laws.compute, draws=streams["compute.delay"])
@@ -129,8 +138,7 @@ class Medium:
             ),
             streams=streams,
             access=self.access,
-            down=self.down.resize(request_bytes),
-            up=self.up.resize(answer_bytes),
+            carriers=Carriers(down=self.down.resize(request_bytes), up=self.up.resize(answer_bytes)),
             outages=self.outages,
             sizes=Sizes(
                 down=sizes.down if request_bytes is None else request_bytes,

@@ -16,7 +16,7 @@ from netsim.clients.vectorised.columns import CLIENT, DELIVERED, OUTCOME, ROUND,
 from netsim.core.null_objects import NoLearner
 from netsim.core.protocols import Accountant, ProbedLearner, RewardMeter, SelectionPolicy
 from netsim.network.access import OwnLinkAccess, QueuedAccess, UplinkAccess
-from netsim.network.medium import Medium, MediumLaws
+from netsim.network.medium import Carriers, Medium, MediumLaws
 from netsim.network.sizes import Sizes
 from netsim.records.sinks import NoRecorder
 from netsim.servers.rounds.dispatch import SelectionRule
@@ -272,8 +272,7 @@ class World:
             ),
             streams=context.streams,
             access=access,
-            down=self.down.carrier,
-            up=self.up.carrier,
+            carriers=Carriers(down=self.down.carrier, up=self.up.carrier),
             outages=build_outages(
                 scenario, context.streams, context.population, None if context.targets is None else context.targets.cut_offs
             ),

@@ -22,7 +22,7 @@ from netsim.core.protocols import Deliveries
 from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess
 from netsim.network.jamming import Dwells, Jammer, Jammers
-from netsim.network.medium import Medium, MediumLaws
+from netsim.network.medium import Carriers, Medium, MediumLaws
 from netsim.network.outages import ClientOutages
 from netsim.network.own_link_jamming import MediumJamming
 from netsim.network.sizes import Sizes
@@ -214,7 +214,7 @@ def world(
         streams=streams,
         access=access,
         jamming=MediumJamming(jammers=all_jammers),
-        up=None if shared is None else shared(clock, clients),
+        carriers=None if shared is None else Carriers(up=shared(clock, clients)),
         outages=ClientOutages(outages or []),
         sizes=Sizes(down=8, up=8 if shared is None else 100),
     )

@@ -54,7 +54,9 @@ def resends_in_vain(outlook: Outlook) -> Iterator[Caution]:
         if link.resend_after_s and not link.max_resends:
             reason = "has no effect, as nothing is sent again; give max_resends, or leave it out"
             yield Caution("without-effect", f"{path}.resend_after_s = {link.resend_after_s!r}: {reason}")
-        elif link.max_resends and _is_lossless(outlook, path, link):
+    # The ways of edges may have a number for each edge, which the population of the clients cannot tell.
+    for path, link in (("downlink", scenario.downlink), ("uplink", scenario.uplink)):
+        if link.max_resends and _is_lossless(outlook, path, link):
             reason = f"has no effect, as nothing is lost on this link; give {path}.channel, or leave it out"
             yield Caution("without-effect", f"{path}.max_resends = {link.max_resends}: {reason}")
     uplink = scenario.uplink

@@ -16,7 +16,7 @@ from netsim.clients.power.energy import FollowedPresence
 from netsim.clients.rules import UpdateRules
 from netsim.core.null_objects import NoTime
 from netsim.core.streams import RepeatedStreams, Streams
-from netsim.network.medium import Medium, MediumLaws
+from netsim.network.medium import Carriers, Medium, MediumLaws
 from netsim.network.sizes import Sizes
 from netsim.servers.rounds.round_server import RoundServer
 from netsim.servers.sub_channels.channels import OwnLinks
@@ -475,8 +475,7 @@ def _edge_pool(
         clients=count,
         laws=ways,
         streams=context.streams,
-        down=down.carrier,
-        up=up.carrier,
+        carriers=Carriers(down=down.carrier, up=up.carrier),
         sizes=sizes,
     )
     return ClientPool(

@@ -26,7 +26,11 @@ from tests.helpers.small_scenario import small_tables
 
 @pytest.fixture
 def killing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
-    """Plan a sweep with a variant for each name: the number of times that its run kills its process."""
+    """Plan a sweep with a variant for each name: the number of times that its run kills its process.
+
+    Its workers are new ones. An idle process that an earlier test has killed would count as a kill of the run that it is given.
+    """
+    monkeypatch.setenv("WORKERS_OF", str(tmp_path))
     site = tmp_path / "site"
     site.mkdir()
     (site / "killing.py").write_text(KILLING, encoding="utf-8")
