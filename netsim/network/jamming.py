@@ -89,7 +89,7 @@ class Jammer:
         channels = target.count
         reached = list(range(channels)) if reach is None else sorted(reach)
         if not reached or reached[0] < 0 or reached[-1] >= channels or len(set(reached)) < len(reached):
-            raise ParameterError("reach", reach, f"must name at least one sub-channel, each once, all from 0 to {channels - 1}")
+            raise ParameterError("reach", reach, f"must name at least one channel, each once, all from 0 to {channels - 1}")
         self.name = name
         self.law = law
         self.target = target

@@ -283,7 +283,7 @@ def test_a_jammer_changes_no_channel_state() -> None:
     [
         ({"budget": -1}, "budget = -1: must be >= 0"),
         ({"at_once": 0}, "at_once = 0: must be at least 1"),
-        ({"reach": [0, 3]}, r"reach = \[0, 3\]: must name at least one sub-channel"),
+        ({"reach": [0, 3]}, r"reach = \[0, 3\]: must name at least one channel"),
         ({"reach": []}, "reach = "),
         ({"dwell_rounds": 0}, "dwell_rounds = 0"),
         ({"dwell_rounds": None, "dwell_s": 0.0}, "dwell_s = 0.0: must be > 0"),
