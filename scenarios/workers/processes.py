@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from queue import Empty, SimpleQueue
@@ -74,8 +75,20 @@ def share_of_cores(count: int) -> int:
 
 def take_executor(threads: int, modules: tuple[str, ...]) -> object:
     """Return an executor of one process: an idle one (see `give_back`), or a new one from `start`."""
-    waiting = _WAITING.get(_settings(threads))
-    return waiting.pop() if waiting else start(threads, modules)
+    waiting = _WAITING.get(_settings(threads), [])
+    while waiting:
+        executor = waiting.pop()
+        if _answers(executor):
+            return executor
+    return start(threads, modules)
+
+
+def _answers(executor: Any) -> bool:
+    """Return True if the process of an idle executor lives. Its executor may not have seen yet that it was killed."""
+    with suppress(*ends_of_process()):
+        submit(executor, os.getpid).result()
+        return True
+    return False
 
 
 def give_back(threads: int, executors: list[Any]) -> None:

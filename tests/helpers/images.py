@@ -6,6 +6,7 @@ import base64
 import sys
 from collections.abc import Callable
 from io import TextIOBase
+from pathlib import Path
 from typing import Any
 
 BLANK = {
@@ -21,8 +22,11 @@ _drawing: dict[str, Callable[..., Any]] = {}
 """Matplotlib's own functions, once it has been imported."""
 
 
-def _save_blank(figure: Any, file: Any, *, format: str, **options: Any) -> None:
-    file.write(BLANK[format].decode() if isinstance(file, TextIOBase) else BLANK[format])
+def _save_blank(figure: Any, file: Any, *, format: str = "", **options: Any) -> None:
+    if isinstance(file, str | Path):
+        Path(file).write_bytes(BLANK[format or Path(file).suffix.removeprefix(".")])
+    else:
+        file.write(BLANK[format].decode() if isinstance(file, TextIOBase) else BLANK[format])
 
 
 def draw_images(drawn: bool) -> None:

@@ -18,10 +18,23 @@ from scenarios.schema.errors import DefectError, UserError
 from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.plan import Plan, plan
 from scenarios.sweeps.sweep import sweep
+from scenarios.workers.processes import end, give_back, submit, take_executor
 from scenarios.workers.processes import start as start_executor
 from tests.helpers.commands import LONG, living, start, tables
 from tests.helpers.own_policies import KILLING
 from tests.helpers.small_scenario import small_tables
+
+
+def test_an_idle_process_that_was_killed_is_not_taken_for_the_next_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKERS_OF", "a test of idle processes")
+    executor = start_executor(1, ())
+    process = submit(executor, os.getpid).result()
+    give_back(1, [executor])
+    os.kill(process, signal.SIGKILL)
+    # At once, so that the executor has not seen the end of its process yet.
+    taken = take_executor(1, ())
+    assert submit(taken, os.getpid).result() != process
+    end(taken)
 
 
 @pytest.fixture
