@@ -60,7 +60,7 @@ class Events:
     """Maker of the events of one trace. It collects the tracks that they lie on, which `name_events` names in the end."""
 
     jammed: Mapping[str, str] = field(default_factory=dict)
-    """What each jammer jams, by its name (`Run.jammed`)."""
+    """Target of each jammer, by the jammer's name (`Run.jammed`)."""
     flows: int = 0
     """Number of ids given out to arrows and to messages so far."""
     tracks: dict[tuple[int, int], str] = field(default_factory=dict)

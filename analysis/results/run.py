@@ -125,7 +125,7 @@ class Run:
 
     @cached_property
     def jammed(self) -> dict[str, str]:
-        """What each jammer jams, by its name: what column `channel` of the table `jams` has numbers of.
+        """Target of each jammer, by the jammer's name: column `channel` of the table `jams` numbers its parts.
 
         "network" (cables), "channels" (sub-channels), "peers" (links), or "opinions", "uplink" and "downlink" (clients).
         """

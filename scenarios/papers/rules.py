@@ -103,7 +103,7 @@ class LowerInEach:
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
         """Decide the rule seed by seed: open unless all differences are beyond the margin on the same side."""
         pair = [self.first, self.second]
-        # Compared anew: `comparison` ends where the first of all variants ends.
+        # Compared again: `comparison` ends where the first of all variants ends.
         compared = compare(sweep.only(pair), metrics=[self.metric], smoothing_s=comparison.smoothing_s)
         values = metric_by_seed(compared, pair, self.metric)
         differences = values[:, 0] - values[:, 1]

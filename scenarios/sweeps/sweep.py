@@ -156,7 +156,7 @@ class _RunningSweep:
         extend_sweep(self._folder, paths)
         if not self._wanted:
             # The first runs of this attempt. The list of failures on disk is the earlier attempt's: a run that fails again is
-            # listed anew. Seeds that are added later must not remove the failures of this attempt.
+            # listed again. Seeds that are added later must not remove the failures of this attempt.
             self.failures.remove_file()
         self._wanted |= wanted
         for index, path in renamed.items():

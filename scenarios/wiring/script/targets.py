@@ -132,7 +132,7 @@ class _Law(ABC, Generic[SegmentT, LawT]):
             raise UserError(f"{error} ({overlays[-1].description})") from error
 
     def _set_overlays(self, time_s: float, overlays: tuple[Overlay, ...]) -> None:
-        """Set the overlays in force from `time_s`, the present, on; those of earlier times stay, and laws are built anew."""
+        """Set the overlays in force from `time_s`, the present, on; those of earlier times stay, and laws are built again."""
         if self._times_s[-1] == time_s:
             self._versions[-1] = overlays
         else:
