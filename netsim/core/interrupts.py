@@ -21,19 +21,22 @@ def raise_interrupts() -> None:
     started to ignore stays ignored (`nohup`).
     """
     before = sys.unraisablehook
+    is_waiting = False  # an interrupt of the user's, for the timer; the timer itself stands still between its alarm and the next
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         """Raise KeyboardInterrupt: during an import as it ends, at the second signal of the user's at once."""
-        is_waiting = number != signal.SIGALRM and signal.getitimer(signal.ITIMER_REAL)[0] > 0.0
-        if _is_held_back(frame) and not is_waiting:
-            signal.setitimer(signal.ITIMER_REAL, _RETRY_S)
-            return
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        raise KeyboardInterrupt
+        nonlocal is_waiting
+        is_second = is_waiting and number != signal.SIGALRM
+        is_waiting = _is_held_back(frame) and not is_second
+        signal.setitimer(signal.ITIMER_REAL, _RETRY_S if is_waiting else 0.0)
+        if not is_waiting:
+            raise KeyboardInterrupt
 
     def on_dropped(dropped: sys.UnraisableHookArgs) -> None:
         """Interrupt again where Python had to drop the interrupt."""
+        nonlocal is_waiting
         if issubclass(dropped.exc_type, KeyboardInterrupt):
+            is_waiting = True
             signal.setitimer(signal.ITIMER_REAL, _RETRY_S)
         else:
             before(dropped)
