@@ -7,7 +7,7 @@ Tables are read when first asked for. The same class reads runs in memory. Nothi
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, overload
@@ -129,13 +129,8 @@ class Run:
 
         "network" (cables), "channels" (sub-channels), "peers" (links), or "opinions", "uplink" and "downlink" (clients).
         """
-        tables = self.scenario
-        # A jammer says what it jams where the run has both sub-channels and links between clients.
-        usual = next((name for name in ("channels", "peers") if tables.get(name)), "opinions")
-        return {
-            jammer["name"]: jammer.get("jams") or ("network" if jammer.get("cables") is not None else usual)
-            for jammer in tables.get("jammers", [])
-        }
+        targets: dict[str, str] | None = self.summary.get("jammed")
+        return _unstated_targets(self.scenario) if targets is None else targets
 
     @cached_property
     def scenario(self) -> dict[str, Any]:
@@ -248,6 +243,12 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({self.source.place!r}, policy={self.policy!r}, seed={self.seed})"
+
+
+def _unstated_targets(scenario: Mapping[str, Any]) -> dict[str, str]:
+    """Return the target of each jammer of a run of version 0.4 or earlier, whose summary does not state it."""
+    usual = next((name for name in ("channels", "peers") if scenario.get(name)), "opinions")
+    return {jammer["name"]: usual if jammer.get("cables") is None else "network" for jammer in scenario.get("jammers", [])}
 
 
 def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:

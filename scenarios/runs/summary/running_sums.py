@@ -23,6 +23,7 @@ from scenarios.registry.components import Component
 from scenarios.runs.summary.books import SUMMED, OpenTables, audit
 from scenarios.runs.summary.energy import energy_accounts, energy_notes
 from scenarios.runs.summary.machine import Effort
+from scenarios.schema.jamming import target_of
 from scenarios.schema.protection import also_released, guarantee_in_words
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.cautions import after_run
@@ -183,6 +184,7 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
             "regret": number_or_none(totals.regret),
         },
         "drawn_changes": [{"law": law, "unit": unit, "start": start} for law, unit, start in built.context.drawn_changes],
+        "jammed": {jammer.name: target_of(jammer, scenario) for jammer in scenario.jammers},
         "coordinator": facts_of(built.server.clients, slotted=scenario.server.slotted).plain(),
         "pause": pause_notes(built.truth, scenario, totals.rounds),
         "slots": server.notes() | bound_notes(server, scenario) if scenario.server.slotted else None,

@@ -37,6 +37,17 @@ def test_a_run_gives_its_tables_summary_and_scenario(tmp_path: Path) -> None:
     assert run.has_clients
 
 
+def test_the_summary_states_what_jammers_jam_and_the_scenario_of_an_earlier_version_shows_it(tmp_path: Path) -> None:
+    stated = write_run(tmp_path / "stated", jammed={"van": "uplink"})
+    earlier = write_run(tmp_path / "earlier")
+    for path in (stated, earlier):
+        jammers = '[peers]\nspeed_km_per_s = 1.0\n[[jammers]]\nname = "van"\n[[jammers]]\nname = "truck"\ncables = "all"\n'
+        with (path / "scenario.toml").open("a", encoding="utf-8") as file:
+            file.write(jammers)
+    assert open_run(stated).jammed == {"van": "uplink"}
+    assert open_run(earlier).jammed == {"van": "peers", "truck": "network"}
+
+
 def test_a_run_without_client_records_says_so(tmp_path: Path) -> None:
     run = open_run(write_run(tmp_path / "run"))
     assert not run.has_clients
