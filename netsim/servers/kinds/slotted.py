@@ -296,8 +296,14 @@ class FlFaServer(SlotServer):
         return jamming | {"opinions_missing": int(np.count_nonzero(~arrived))}
 
     def counts(self) -> dict[str, int]:
-        """Return the counts since the start of the run, those of jammers of opinions included."""
-        return _add_jamming(super().counts(), self.uplink.transport.counts())
+        """Return the counts since the start of the run, those of opinions and their jammers included."""
+        opinions = self.uplink.transport
+        return _add_jamming(super().counts(), opinions.counts()) | {
+            "messages": opinions.sent,
+            "messages_delivered": opinions.delivered,
+            "messages_lost": opinions.lost,
+            "messages_in_flight": opinions.in_flight,
+        }
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""

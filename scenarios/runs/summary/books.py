@@ -136,7 +136,8 @@ def _find_imbalances(counts: Mapping[str, int]) -> list[str]:
 
 def _check_rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[str, int], rounds: int) -> list[str]:
     """Return differences between the table of rounds, the server's `counts`, and the sums taken as rounds were recorded."""
-    counted = {name: counts[name] for name in SUMMED if name in counts}
+    # Messages of opinions are counted over the run, and have no column of rounds.
+    counted = {name: counts[name] for name in SUMMED if name in counts and name in file.schema.names}
     table = file.read([*counted, "in_flight"])
     columns = {name: numbers(table[name], 0).astype(np.int64) for name in table.column_names}
     problems = _differences({"rows": table.num_rows}, {"rows": rounds})
@@ -199,10 +200,9 @@ def _check_messages(file: OpenTable, counts: Mapping[str, int]) -> list[str]:
     for table in file.pieces(["outcome"]):
         rows.update(count_words(table["outcome"]))
     begun, outcomes = _MESSAGES
-    return _differences(
-        {begun: rows.total()} | {name: rows[name.removeprefix("messages_")] for name in outcomes},
-        {name: counts.get(name, 0) for name in (begun, *outcomes)},
-    )
+    sums = {begun: rows.total()} | {name: rows[name.removeprefix("messages_")] for name in outcomes}
+    sums["messages_lost"] += rows["late"]
+    return _differences(sums, {name: counts.get(name, 0) for name in (begun, *outcomes)})
 
 
 def _check_row_count(file: OpenTable, expected: int) -> list[str]:

@@ -92,6 +92,13 @@ SERVERS: dict[str, dict[str, Any]] = {
         "compute": {"seconds_per_sample": 0.01},
     },
     "fl-fa": {"server": {"kind": "fl-fa", "per_round": 3}, "policy": {"kind": "round-robin"}, **OPINIONS},
+    "fl-fa, opinions recorded": {
+        "server": {"kind": "fl-fa", "per_round": 3},
+        "policy": {"kind": "round-robin"},
+        "slots": {"rounds": 3},
+        "opinions": OPINIONS["opinions"] | {"wait_s": 0.1} | {key: PEERS["peers"][key] for key in ("delay", "channel")},
+        "output": {"messages_table": True},
+    },
     "fl-da": {
         "server": {"kind": "fl-da", "per_round": 3, "deadline_s": 2.5},
         "policy": {"kind": "bp-index"},

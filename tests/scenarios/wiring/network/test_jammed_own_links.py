@@ -255,6 +255,7 @@ def test_opinions_are_jammed_also_beside_links_between_clients_that_nobody_uses(
     for more in ({}, {"peers": {"topology": {"kind": "complete"}}}):
         records = _played(tables | {"jammers": [noise]} | more)
         assert sum(row.cause == "jammed" for row in records.messages) == sum(row.jammed or 0 for row in records.rounds) > 0
+        assert netsim.run(tables | {"jammers": [noise]} | more).jammed == {"noise": "opinions"}
 
 
 def from_a_quarter(world: Any) -> Any:
