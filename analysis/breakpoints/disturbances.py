@@ -58,13 +58,13 @@ def _outage_interval(outage: dict[str, Any], starts_s: FloatArray) -> tuple[floa
 
 
 def join_intervals(starts: FloatArray, ends: FloatArray) -> list[tuple[float, float]]:
-    """Join overlapping intervals (n,): return the fewest that cover the same times, ascending."""
-    order = np.argsort(starts, kind="stable")
-    low, high = starts[order], np.maximum.accumulate(ends[order]) if len(ends) else ends
-    if not len(low):
+    """Join intervals (n,) that overlap or touch: return the fewest that cover the same times, ascending."""
+    if not len(starts):
         return []
+    order = np.argsort(starts, kind="stable")
+    sorted_starts = starts[order]
+    latest_end = np.maximum.accumulate(ends[order])  # of each interval and all before it
     # An interval begins a new stretch if all before it have ended.
-    begins = np.concatenate([[True], low[1:] > high[:-1]])
-    first = np.flatnonzero(begins)
-    last = np.concatenate([first[1:] - 1, [len(low) - 1]])
-    return list(zip(low[first].tolist(), high[last].tolist(), strict=True))
+    first = np.append(0, 1 + np.flatnonzero(sorted_starts[1:] > latest_end[:-1]))
+    last = np.append(first[1:], len(order)) - 1
+    return list(zip(sorted_starts[first].tolist(), latest_end[last].tolist(), strict=True))

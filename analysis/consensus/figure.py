@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.consensus.measure import MARGIN, MOST_CONSENSUS, Point, curves
+from analysis.consensus.measure import MARGIN, MOST_CONSENSUS, Point, points_by_start
 from analysis.documents.numbers import format_percent
 from analysis.figures.settings import PLAIN, Look
 
@@ -26,7 +26,7 @@ def timing_figure(points: Sequence[Point], margin: float = MARGIN, *, look: Look
     from analysis.figures.style import finish_figure, line_style, new_figure
     from analysis.figures.theme import FAINT
 
-    lines = curves(points)
+    lines = points_by_start(points)
     if not lines or not any(point.zero_time for point in points):
         return None
     panels = (

@@ -194,14 +194,19 @@ def _strip_grid_words(label: str) -> str:
     return ", ".join(word for word in label.split(", ") if "=" not in word) or label
 
 
-def curves(points: Sequence[Point]) -> dict[str, list[Point]]:
-    """Return the points of each start that takes time, by ascending latency; starts with one latency are left out."""
+def points_by_start(points: Sequence[Point]) -> dict[str, list[Point]]:
+    """Return the points of each kind of start that takes time, by ascending latency.
+
+    A start is left out if it has a single point, or several points at one latency: neither is a line over latencies.
+    """
     lines: dict[str, list[Point]] = {}
     for point in points:
         if not point.zero_time:
             lines.setdefault(point.start, []).append(point)
-    ordered = {start: sorted(line, key=lambda point: point.latency_s) for start, line in lines.items()}
-    return {start: line for start, line in ordered.items() if len({point.latency_s for point in line}) == len(line) > 1}
+    for line in lines.values():
+        line.sort(key=lambda point: point.latency_s)
+    latencies = {start: {point.latency_s for point in line} for start, line in lines.items()}
+    return {start: line for start, line in lines.items() if len(line) > 1 and len(latencies[start]) == len(line)}
 
 
 def holds_up_to(line: Sequence[Point], criterion: Callable[[Point], bool]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.consensus.figure import timing_figure
-from analysis.consensus.measure import MARGIN, MOST_CONSENSUS, Point, curves, has_consensus, holds_up_to, timing_study
+from analysis.consensus.measure import MARGIN, MOST_CONSENSUS, Point, has_consensus, holds_up_to, points_by_start, timing_study
 from analysis.documents.blocks import Cells, Picture, Section, Table
 from analysis.documents.numbers import format_interval, format_number, format_percent
 from analysis.figures.settings import PLAIN, Look
@@ -105,7 +105,7 @@ def answer_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
         "regret differs by more from",
     ]
     rows = []
-    for start, line in curves(points).items():
+    for start, line in points_by_start(points).items():
         limits = [
             holds_up_to(line, lambda point: point.is_quick),
             holds_up_to(line, lambda point: point.regret_verdict(margin) == "equivalent"),

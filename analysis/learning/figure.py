@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -195,34 +196,35 @@ def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: flo
             )
 
 
+def _finite_losses(run: Run, *, axis: str, column: str) -> Curve:
+    """Return the finite losses of a run in `column` against its column `axis`."""
+    x, loss = round_columns(run, axis, column)
+    measured = np.isfinite(loss)
+    return x[measured], loss[measured]
+
+
+def _has_diverged(run: Run, column: str) -> bool:
+    """Return True if a loss of a run in `column` was evaluated and is not finite."""
+    loss, accuracy = round_columns(run, column, "accuracy")
+    if column == "loss" and np.isfinite(loss).any():
+        # A run with losses on the test set evaluates one with every accuracy: NaN beside an accuracy is a diverged loss.
+        return bool((~np.isfinite(loss) & np.isfinite(accuracy) | np.isinf(loss)).any())
+    return bool(np.isinf(loss).any())
+
+
 def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
     """Draw the mean loss on the test set, and in training where that was recorded; None where neither was measured.
 
     The loss of a diverging model, infinite or NaN, fits on no axis: the note names the variants with such losses.
     """
     axis = abscissa(groups, over)
-    diverged: dict[str, None] = {}
-
-    def curve_of(column: str) -> Callable[[Run], Curve]:
-        """Return the function from a run to the curve of its losses in `column`, which notes diverged runs by the way."""
-
-        def curve(run: Run) -> Curve:
-            """Return the finite losses of a run against the axis; add its label to `diverged` if others are not finite."""
-            x, loss, accuracy = round_columns(run, axis.column, column, "accuracy")
-            measured = np.isfinite(loss)
-            # The loss on the test set is evaluated with every accuracy: a NaN there is a diverged loss, if the run has losses.
-            evaluated = np.isfinite(accuracy) & (column == "loss") & measured.any()
-            if (~measured & (evaluated | np.isinf(loss))).any():
-                diverged[run.label] = None
-            return x[measured], loss[measured]
-
-        return curve
-
-    panels = {
-        label: curves
-        for label, column in (("loss on the test set", "loss"), ("loss in training", "training_loss"))
-        if any((curves := curves_of(groups, curve_of(column))).values())
-    }
+    panels: dict[str, dict[str, list[Curve]]] = {}
+    diverged: list[str] = []
+    for label, column in (("loss on the test set", "loss"), ("loss in training", "training_loss")):
+        curves = curves_of(groups, partial(_finite_losses, axis=axis.column, column=column))
+        if any(curves.values()):
+            panels[label] = curves
+        diverged += [run.label for runs in groups.values() for run in runs if _has_diverged(run, column)]
     if not panels:
         return None
     with look.apply():
@@ -236,6 +238,7 @@ def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
             axes.set_ylabel(f"{label} (mean of a sample)")
             axis.label(axes)
         note = curve_note(next(iter(panels.values())), "each evaluation")
-        note += f"; left out, beyond any number: losses of {', '.join(diverged)}" if diverged else ""
+        if diverged:
+            note += f"; left out, beyond any number: losses of {', '.join(dict.fromkeys(diverged))}"
         finish_figure(figure, "Loss", note, lines, look=look)
     return figure

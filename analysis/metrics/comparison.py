@@ -355,13 +355,13 @@ def _flat_rows(rows: Sequence[ComparisonRow], differences: Sequence[DifferenceRo
 def metric_by_seed(comparison: Comparison, variants: Sequence[str], name: str) -> FloatArray:
     """Return the values of metric `name`, (seeds, variants); NaN where a variant was not run at a seed.
 
-    Costs of the target accuracy are cut at their horizon.
+    A cost of the target accuracy that exceeds its horizon is replaced by the horizon.
     """
+    runs = comparison.runs
     column_of = {variant: column for column, variant in enumerate(variants)}
-    row_of = {seed: row for row, seed in enumerate(dict.fromkeys(comparison.runs["seed"].tolist()))}
+    row_of = {seed: row for row, seed in enumerate(dict.fromkeys(runs["seed"].tolist()))}
     values: FloatArray = np.full((len(row_of), len(column_of)), np.nan)
-    columns = (comparison.runs[column].tolist() for column in ("variant", "seed", name))
-    for variant, seed, value in zip(*columns, strict=True):
+    for variant, seed, value in zip(runs["variant"].tolist(), runs["seed"].tolist(), runs[name].tolist(), strict=True):
         if variant in column_of:
             values[row_of[seed], column_of[variant]] = value
     return np.minimum(values, comparison.horizons[name]) if name in comparison.horizons else values

@@ -243,17 +243,17 @@ def metric(name: str) -> Metric:
         return METRICS[name]
     if name not in ROUND_NUMBERS:
         raise ValueError(f"metric {name!r}: there is none of this name; {did_you_mean(name, metric_names())}")
-    last = name in _CUMULATIVE
-    unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "bytes" if name.startswith("bytes_") else "")
-    return Metric(
-        name,
-        f"{name}, {'last' if last else 'mean of rounds'}",
-        unit,
-        "neither",
-        f"Column `{name}` of `rounds.parquet`: {'its last value' if last else 'mean over the rounds in which it was measured'}.",
-        definitions.last_of(name) if last else definitions.mean_of(name),
-        "column",
-    )
+    unit = "bytes" if name.startswith("bytes_") else ""
+    for ending, unit_of_ending in _UNITS.items():
+        if name.endswith(ending):
+            unit = unit_of_ending
+    if name in _CUMULATIVE:
+        title, value, compute = "last", "its last value", definitions.last_of(name)
+    else:
+        title, value = "mean of rounds", "mean over the rounds in which it was measured"
+        compute = definitions.mean_of(name)
+    meaning = f"Column `{name}` of `rounds.parquet`: {value}."
+    return Metric(name, f"{name}, {title}", unit, better="neither", meaning=meaning, compute=compute, kind="column")
 
 
 def metric_names() -> tuple[str, ...]:

@@ -82,17 +82,23 @@ def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str
 
 
 def best_sentences(comparison: Comparison, study: AgainstOne) -> list[str]:
-    """Return a sentence for each line of a study: the best value of the key and those that may be best, or that all are equal."""
+    """Return a sentence for each line of a study: at which values of the key the metric is, or may be, best.
+
+    A line on which all values are equal says so instead. A line without a best value has no sentence.
+    """
     title = heading(comparison, study.metric)
     sentences = []
     for line in study.lines:
-        text = best_text(study, line, comparison.confidence)
-        if is_tied(line):
+        if not is_tied(line):
+            text = best_text(study, line, comparison.confidence)
+        elif _never_reached(comparison, study.metric, line.variants):
+            text = f"no run was at the target by {_limit(comparison, study.metric)}"
+        else:
             text = f"the same at all values of {study.key}"
-            if _never_reached(comparison, study.metric, line.variants):
-                text = f"no run was at the target by {_limit(comparison, study.metric)}"
-        sentences.append((line.label, text))
-    return [f"{title}{f', {label}' if label else ''}: {text}." for label, text in sentences if text]
+        if text:
+            subject = f"{title}, {line.label}" if line.label else title
+            sentences.append(f"{subject}: {text}.")
+    return sentences
 
 
 def _limit(comparison: Comparison, name: str) -> str:

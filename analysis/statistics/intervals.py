@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from analysis.statistics.arrays import FloatArray
 
@@ -98,32 +99,36 @@ def paired_differences(
     if baseline not in variants:
         raise ValueError(f"baseline = {baseline!r}: must be one of the variants {', '.join(variants)}")
     limit = math.inf if horizon is None else horizon
-    seeds: dict[object, int] = {}
-    rows = np.array([seeds.setdefault(seed, len(seeds)) for seed in table["seed"].tolist()], dtype=np.intp)
-    places = {name: index for index, name in enumerate(variants)}
-    columns = np.array([places[str(name)] for name in table["variant"].tolist()], dtype=np.intp)
-    # One row for each seed and one column for each variant; NaN without a value.
-    matrix: FloatArray = np.full((len(seeds), len(variants)), math.nan)
-    was_run = np.zeros(matrix.shape, bool)
-    matrix[rows, columns] = table[metric].to_numpy(dtype=np.float64)
-    was_run[rows, columns] = True
-    reached = np.isfinite(matrix) & (matrix <= limit)
-    values = np.minimum(matrix, limit)
+    values, was_run = _values_by_seed(table, variants, metric)
+    reached = np.isfinite(values) & (values <= limit)
+    capped = np.minimum(values, limit)
     # Infinite values, such as leaks without protection, have no difference.
-    values[np.isinf(values)] = math.nan
+    capped[np.isinf(capped)] = math.nan
     base = variants.index(baseline)
-    both = was_run & was_run[:, [base]]
-
-    def to_baseline(variant: int) -> PairedDifference:
-        """Return the difference of the variant in column `variant` of `values` to the baseline."""
-        common = both[:, variant]
-        interval = mean_interval(values[common, variant] - values[common, base], confidence)
-        count, base_count = int(reached[common, variant].sum()), int(reached[common, base].sum())
+    differences = []
+    for column, variant in enumerate(variants):
+        if column == base:
+            continue
+        in_both = was_run[:, column] & was_run[:, base]
+        interval = mean_interval(capped[in_both, column] - capped[in_both, base], confidence)
+        count, base_count = int(reached[in_both, column].sum()), int(reached[in_both, base].sum())
         if horizon is not None and count == base_count == 0:
             interval = Interval(interval.mean, math.nan, interval.count)
-        return PairedDifference(variants[variant], metric, interval, int(common.sum()), count, base_count)
+        differences.append(PairedDifference(variant, metric, interval, int(in_both.sum()), count, base_count))
+    return differences
 
-    return [to_baseline(variant) for variant in range(len(variants)) if variant != base]
+
+def _values_by_seed(table: pd.DataFrame, variants: Sequence[str], metric: str) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Return the values of a metric (seeds, variants), NaN without a value; and True for those that `table` has a row for."""
+    row_of = {seed: row for row, seed in enumerate(dict.fromkeys(table["seed"].tolist()))}
+    column_of = {variant: column for column, variant in enumerate(variants)}
+    rows = [row_of[seed] for seed in table["seed"].tolist()]
+    columns = [column_of[str(variant)] for variant in table["variant"].tolist()]
+    values: FloatArray = np.full((len(row_of), len(column_of)), math.nan)
+    values[rows, columns] = table[metric].to_numpy(dtype=np.float64)
+    was_run: NDArray[np.bool_] = np.zeros(values.shape, np.bool_)
+    was_run[rows, columns] = True
+    return values, was_run
 
 
 def half_widths(values: FloatArray, confidence: float) -> FloatArray:

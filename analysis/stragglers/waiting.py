@@ -126,10 +126,12 @@ def _missed_close(attempts: pd.DataFrame) -> pd.Series[bool]:
 
 
 def is_dropped(attempts: pd.DataFrame) -> pd.Series[bool]:
-    """Return (n,), True for attempts that were dropped because their client was selected again at that moment."""
+    """Return (n,), True for attempts that were dropped because their client was selected again at that moment.
+
+    `attempts` must hold all attempts of these clients: the row of the later selection shows that an attempt was dropped.
+    """
     import pandas as pd
 
-    selected_then = pd.MultiIndex.from_frame(attempts[["client", "outcome_s"]]).isin(
-        pd.MultiIndex.from_frame(attempts.loc[:, ["client", "selected_s"]])
-    )
-    return (attempts["outcome"].astype(str) == "aborted") & selected_then
+    ends = pd.MultiIndex.from_frame(attempts[["client", "outcome_s"]])
+    selections = pd.MultiIndex.from_frame(attempts[["client", "selected_s"]])
+    return (attempts["outcome"].astype(str) == "aborted") & ends.isin(selections)

@@ -73,17 +73,20 @@ class PartialWork:
         """Number of amounts of work that an update may be asked for: 1 pass, 2 passes, .., all."""
         return int(self._epochs.max())
 
-    def amount(self, place: int) -> LikelyAmount:
-        """Return amount number `place`, from 0: `place` + 1 passes; the last one is the whole work."""
+    def likely_amount(self, passes: int) -> LikelyAmount:
+        """Return the work of `passes` passes, from 1, with its probability for each client.
+
+        The most passes that any client does (`amounts_asked`) stand for the whole work of every client.
+        """
         clients, whole_steps = np.arange(len(self._epochs)), self._work.drawn
         partial_share = np.where(self._epochs > 1, self._share, 0.0)
-        passes = place + 1
         if passes == self.amounts_asked:
             return LikelyAmount(1.0 - partial_share, np.asarray(self._work.samples))
         # A partial update does 1 .. epochs - 1 passes, each with the same probability.
-        each_share = partial_share / np.maximum(self._epochs - 1, 1)
-        samples = self._work.amounts(clients, np.minimum(passes * self._steps_of_pass, whole_steps)).samples
-        return LikelyAmount(np.where(passes < self._epochs, each_share, 0.0), np.asarray(samples, np.int64))
+        share_of_each = partial_share / np.maximum(self._epochs - 1, 1)
+        steps = np.minimum(passes * self._steps_of_pass, whole_steps)
+        samples = self._work.amounts(clients, steps).samples
+        return LikelyAmount(np.where(passes < self._epochs, share_of_each, 0.0), np.asarray(samples, np.int64))
 
     eager = False
     """False: the amounts of work are known before training runs."""

@@ -169,13 +169,18 @@ def _ceil_divide(numbers: IntArray, divisors: IntArray) -> IntArray:
 
 
 def _check_whole(name: str, value: int | IntArray, shape: tuple[int]) -> IntArray:
-    """Return `value` as whole numbers of `shape`, stored once if equal. Raises ParameterError unless all are whole and >= 1."""
+    """Return `value`, one number or an array, as whole numbers of `shape`; one number takes the memory of one.
+
+    Raises ParameterError, which names the first client with a bad value, unless all are whole, >= 1 and <= `_MOST`.
+    """
     array = np.asarray(value)
     good = (array >= 1) & (array == np.floor(array)) & (array <= _MOST)
     if not good.all():
         client = int(np.argmin(np.broadcast_to(good, shape)))
         bad_value = np.broadcast_to(array, shape)[client].item()
-        shown = f" = {bad_value!r} for client {client}" if array.ndim else f" = {bad_value!r}"
+        shown = f" = {bad_value!r}"
+        if array.ndim:
+            shown += f" for client {client}"
         raise ParameterError(name, bad_value, f"must be a whole number >= 1, and at most {_MOST}", shown=shown)
     return np.broadcast_to(array.astype(np.int64), shape)
 

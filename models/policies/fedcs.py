@@ -95,9 +95,10 @@ class FedCs(NoMemory, NoProbes):
             self._truth.mean_phase_s(phase, view.round, view.time_s)[candidates] for phase in ("download", "compute", "upload")
         )
         if self._one_by_one:
-            order = view.rng.permutation(len(candidates))  # equal times are taken at random
-            kept = order[accept_greedily(download_s[order], train_s[order], upload_s[order], self._limit_s)]
-            return np.sort(candidates[kept[: self._most]])
+            # Shuffle the candidates, so that of equal times a random one is taken first.
+            order = view.rng.permutation(len(candidates))
+            accepted = accept_greedily(download_s[order], train_s[order], upload_s[order], self._limit_s)
+            return np.sort(candidates[order][accepted[: self._most]])
         fits = np.zeros(self._clients, np.bool_)
         fits[candidates[download_s + train_s + upload_s <= self._limit_s]] = True
         return uniform_draws(fits, self._most, view.rng)

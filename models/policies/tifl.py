@@ -182,7 +182,7 @@ class Tifl(NoProbes, StateFields):
         return self._adaptive and (round - 1) % self._interval == 0
 
     def _learn(self, view: View) -> None:
-        """Add the latencies of one profiling round; after the last such round, split the clients into tiers.
+        """Add the latencies of the profiling round just answered; after the last such round, split the clients into tiers.
 
         A client that did not answer counts with the time-out.
         """
@@ -190,10 +190,11 @@ class Tifl(NoProbes, StateFields):
         probed = view.probed
         took_s[probed.clients[probed.answered]] = np.minimum(probed.elapsed_s[probed.answered], self._timeout_s)
         self._sum_s += took_s
-        if self._profiled == self._sync_rounds:
+        was_last_round = self._profiled == self._sync_rounds
+        if was_last_round:
             mean_s, equal_width = self._sum_s / self._sync_rounds, self._split == "equal-width"
             self.tier_of = split_into_tiers(mean_s, self._tiers, self._timeout_s, equal_width=equal_width, rng=view.rng)
-            # Past the last profiling round: `probe` takes later answers for accuracies, not latencies.
+            # A number above `sync_rounds` tells `probe` that later answers are accuracies, not latencies.
             self._profiled += 1
 
     def select(self, view: View) -> IntArray:

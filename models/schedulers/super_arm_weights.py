@@ -60,12 +60,13 @@ class SuperArmWeights:
 
     def relative(self, arm: SuperArm) -> float:
         """Return C w / W of `arm` (ascending channels): its weight relative to the mean weight."""
+        # With w = b + v it is C b / W + C v / W. Arms that are not stored have v = 0.
         total = self._flat + self._tree[1]
+        common_part = self._flat / total
         place = self._places.get(arm)
         if place is None:
-            # Arms that are not stored have v = 0.
-            return self._flat / total
-        return self._flat / total + self._count * (self._tree[self._room + place] / total)
+            return common_part
+        return common_part + self._count * (self._tree[self._room + place] / total)
 
     def pick(self, u: float) -> SuperArm:
         """Draw a stored arm with probability v / (sum of all v), from a uniform `u` in [0, 1).
@@ -85,31 +86,44 @@ class SuperArmWeights:
 
     def update(self, arm: SuperArm, gain: float, share: float) -> None:
         """Multiply w of `arm` by exp(`gain`), gain >= 0; then add e `share` / C times the former W to every w (Exp3.S)."""
-        before = self._flat + self._tree[1]
-        outgrown = False
+        former_total = self._flat + self._tree[1]
+        fits = True
         if gain > 0.0:
-            place = self._places.get(arm)
-            if place is None:
-                place = self._store(arm)
-            power = self._reward(place, gain)
-            outgrown = power - self._scale > _ROOM
-            if not outgrown:
-                self._put(place, ldexp(self._mantissa[place], power - self._scale))
+            fits = self._multiply(arm, gain)
         if share > 0.0:
-            # b <- b + e share W / C; both terms at the larger of their powers of two.
-            added, power = frexp(before * math.e * share / self._count)
-            power += self._scale
-            top = max(power, self._common_power)
-            common, power = frexp(ldexp(added, power - top) + ldexp(self._common, self._common_power - top))
-            self._common, self._common_power = common, power + top
-            outgrown = outgrown or self._common_power + self._count_power - self._scale > _ROOM
-            if not outgrown:
-                self._flat = ldexp(self._common * self._count, self._common_power - self._scale)
-        if outgrown:
+            fits &= self._add_to_all(former_total * math.e * share / self._count)
+        if not fits:
             self._rescale()
 
+    def _multiply(self, arm: SuperArm, gain: float) -> bool:
+        """Multiply w of `arm` by exp(`gain`), and update the sums; False without updating if they need another scale."""
+        place = self._places.get(arm)
+        if place is None:
+            place = self._store(arm)
+        power = self._reward(place, gain)
+        if power - self._scale > _ROOM:
+            return False
+        self._put(place, ldexp(self._mantissa[place], power - self._scale))
+        return True
+
+    def _add_to_all(self, amount: float) -> bool:
+        """Add `amount`, in units of 2^scale, to every w: b <- b + `amount`. False if the sums need another scale for it."""
+        # Both terms at the larger of their powers of two.
+        added, power = frexp(amount)
+        power += self._scale
+        top = max(power, self._common_power)
+        self._common, raised = frexp(ldexp(added, power - top) + ldexp(self._common, self._common_power - top))
+        self._common_power = raised + top
+        if self._common_power + self._count_power - self._scale > _ROOM:
+            return False
+        self._flat = ldexp(self._common * self._count, self._common_power - self._scale)
+        return True
+
     def _reward(self, place: int, gain: float) -> int:
-        """Replace v of the arm at `place` by v g + b (g - 1), g = exp(`gain`), and return its new power of two."""
+        """Replace v of the arm at `place` by v g + b (g - 1), g = exp(`gain`), and return its new power of two.
+
+        This multiplies w = v + b by g, and leaves b as it is for the other arms.
+        """
         # exp overflows above 709: whole powers of two of a large g go into the exponent. Then g - 1 rounds to g.
         doublings = int(gain / _LN_2) if gain > 500.0 else 0
         factor = exp(gain - doublings * _LN_2)

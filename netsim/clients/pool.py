@@ -298,7 +298,7 @@ class ClientPool(Tallies):
             goes_on = retry and update.begun_round != send.round and update.phase != KEPT
             cause = self.causes.begin_cause(client, update.number if goes_on else None)
             age = round - last_rounds[place]
-            update.attempt(round, age, departures[place], now, send, place, channel, cause)
+            update.begin_attempt(round, age, departures[place], now, send, place, channel, cause)
             update.number, update.edge = self.started + place + 1, self.coordinator
             if energy is not None:
                 energy.begin(update, now)
@@ -322,7 +322,7 @@ class ClientPool(Tallies):
         client, now = update.client, self.clock.now
         age, departure_s = round - int(self.last_delivery[client]), float(self.presence.next_change_s[client])
         cause = Cause(EARLIER, update.number)
-        update.attempt(round, age, departure_s, now, update.send_draws, update.send_place, None, cause)
+        update.begin_attempt(round, age, departure_s, now, update.send_draws, update.send_place, None, cause)
         update.version, update.edge, update.handed_over = version, edge, True
         self.started += 1
         self.selections[client] += 1
@@ -338,7 +338,7 @@ class ClientPool(Tallies):
         no_clients = np.zeros(0, np.int64)
         update = Update(client, round, version, 0, now, ModelDraws(round, now, no_clients), (0, None, None), group)
         age, draws = round - int(self.last_delivery[client]), SendDraws(round, now, no_clients)
-        update.attempt(round, age, now, now, draws, 0, None, self.causes.begin_cause(client))
+        update.begin_attempt(round, age, now, now, draws, 0, None, self.causes.begin_cause(client))
         self.started += 1
         self.selections[client] += 1
         update.number, update.phase = self.started, ENDED

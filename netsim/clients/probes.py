@@ -153,7 +153,7 @@ class Probes:
         samples = [None] * len(clients) if self.evaluated is None else self.evaluated[clients].tolist()
         for place, client in enumerate(clients.tolist()):
             probe = Update(client, round, version, place, now, models, (0, samples[place], None))
-            probe.attempt(round, 0, departures[place], now, sends, place, None)
+            probe.begin_attempt(round, 0, departures[place], now, sends, place, None)
             if pool.energy is not None:
                 pool.energy.begin(probe, now)
             self.under_way[client] = probe

@@ -162,7 +162,11 @@ class ServedClients(Protocol):
         holders: frozenset[int] = frozenset(),
         address: int | None = None,
     ) -> Attempts:
-        """Begin an attempt of each of `chosen` (n,) in `round`, and return the attempts. `ClientPool.start` says more."""
+        """Begin an attempt of each of `chosen` (n,) in `round`, and return the attempts.
+
+        Clients receive the model of `version`, except `holders`, which have it already. `steps` (n,): local steps requested of
+        each; None: as the work law says. `address`: round that addresses the random numbers of the attempts; None: `round`.
+        """
     def cut(self) -> None: ...
     def updates_in_flight(self) -> Sequence[Update]: ...
     def state_dict(self) -> State: ...

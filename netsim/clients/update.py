@@ -202,7 +202,7 @@ class Update:
         self.call_number = -1
         """Number of the clock's call that ends the present step; -1 if none is scheduled."""
 
-    def attempt(
+    def begin_attempt(
         self,
         round: int,
         age_rounds: int,
@@ -215,17 +215,18 @@ class Update:
     ) -> None:
         """Begin an attempt in `round`: set every column of its record to the value at the beginning.
 
-        `age_rounds`: rounds since the client's last delivery. `departure_s`: time at which the client will go away. `channel`:
-        assigned sub-channel, or None. `begun`: cause of the attempt; None: the opening of the round.
+        `age_rounds`: rounds since the client's last delivery. `departure_s`: time at which the client will go away. `place`:
+        position of the client in `draws`. `channel`: assigned sub-channel, or None. `begun`: cause of the attempt; None: the
+        opening of the round.
         """
         # Attribute by attribute, not from a dictionary, for speed: every attempt of a run passes here.
         self.send_draws = draws
         self.send_place = place
         """Position among the clients of `send_draws`."""
-        self.departure_s = self.away_s = departure_s
-        """`away_s`: time at which the client will go away, which only the engine knows. `departure_s`: the same, or the time at
-        which its battery will be empty, if that is earlier.
-        """
+        self.away_s = departure_s
+        """Time at which the client will go away. Only the engine knows it beforehand."""
+        self.departure_s = departure_s
+        """Time at which the attempt is cut off: `away_s`, or the time at which the battery will be empty if that is earlier."""
         self.round = round
         self.age_rounds = age_rounds
         self.selected_s = now_s

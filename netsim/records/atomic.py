@@ -19,7 +19,7 @@ def temporary(path: Path) -> Path:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BufferedRandom]:
+def open_replacement(path: Path) -> Iterator[BufferedRandom]:
     """Yield a file, open to write and read, that replaces `path` when the block ends without an error; otherwise `path` stays
     as it was.
     """
@@ -41,7 +41,7 @@ def replacing(path: Path) -> Iterator[BufferedRandom]:
 
 def write(path: Path, content: bytes) -> None:
     """Put `content` at `path` in one step; raises OSError."""
-    with replacing(path) as file:
+    with open_replacement(path) as file:
         file.write(content)
 
 

@@ -241,16 +241,17 @@ def _fit_chain(rates: Rates, count: int) -> _Chain:
 def _path_table(rates: Rates) -> FloatArray:
     """Return a table of rates (pieces, steps): each client's path by steps of time, cut into pieces; NaN without a rate.
 
-    Step 0 is a client's first rate. Of several rates in one step the last counts.
+    A client's first rate is at step 0 of its path. Of several rates in one step the last counts. A piece has `_PIECE_STEPS` steps
+    at most; pieces without any rate are left out.
     """
-    clients, codes = np.unique(rates.client, return_inverse=True)
-    first_s = np.full(len(clients), np.inf)
-    np.minimum.at(first_s, codes, rates.middle_s)
-    step = np.round((rates.middle_s - first_s[codes]) / rates.step_s).astype(np.int64)
-    piece = codes * (step.max() // _PIECE_STEPS + 1) + step // _PIECE_STEPS
-    used, rows = np.unique(piece, return_inverse=True)
-    table = np.full((len(used), min(_PIECE_STEPS, int(step.max()) + 1)), np.nan)
-    table[rows, step % _PIECE_STEPS] = rates.bytes_per_s
+    clients, client_index = np.unique(rates.client, return_inverse=True)
+    first_s = np.full(len(clients), np.inf)  # time of each client's first rate
+    np.minimum.at(first_s, client_index, rates.middle_s)
+    step = np.round((rates.middle_s - first_s[client_index]) / rates.step_s).astype(np.int64)
+    pieces_of_client = step.max() // _PIECE_STEPS + 1
+    pieces, row = np.unique(client_index * pieces_of_client + step // _PIECE_STEPS, return_inverse=True)
+    table = np.full((len(pieces), min(_PIECE_STEPS, int(step.max()) + 1)), np.nan)
+    table[row, step % _PIECE_STEPS] = rates.bytes_per_s
     return table
 
 

@@ -118,7 +118,8 @@ def _fit_diurnal(log: Log, rows: pd.DataFrame) -> FittedPresence:
 
     Hours are those of the log's clock: its times are seconds since a midnight, such as those of Unix.
     """
-    first_s = float(log.rows["start_s"].min()) % _DAY_S  # time of day at which the log begins
+    # `rows` count from the beginning of the log. Here times count from the midnight before it.
+    first_s = float(log.rows["start_s"].min()) % _DAY_S
     start_s, end_s = rows["start_s"].to_numpy() + first_s, rows["end_s"].to_numpy() + first_s
     last_s = float(end_s.max())
     if last_s - first_s < _DAY_S:

@@ -359,12 +359,13 @@ def _panel_block(panel: Panel, out: Path) -> Beside:
     from analysis.documents.blocks import Beside, SavedPicture, Table, Text
 
     shows = REPRODUCTIONS[panel.name].shows
-    facts = [f"seeds: {panel.seeds}"] if panel.seeds not in ("", NOTHING) else []
-    facts += [f"{_time_text(panel)} of one core" if panel.complete else _FAILED]
+    facts = [] if panel.seeds in ("", NOTHING) else [f"seeds: {panel.seeds}"]
+    facts.append(f"{_time_text(panel)} of one core" if panel.complete else _FAILED)
     prefix = panel.name.replace("_", "-")  # tables of all panels stand on one page, and need different names
     tables = [Table(**{**fields, "name": f"{prefix}-{fields['name']}"}) for fields in panel.tables]
     if not tables:
-        tables = [Table(prefix, "Verdict", (["the paper", "here", "verdict"], list(map(list, panel.verdicts))), words=(0, 1, 2))]
+        rows = [list(verdict) for verdict in panel.verdicts]
+        tables = [Table(prefix, "Verdict", (["the paper", "here", "verdict"], rows), words=(0, 1, 2))]
     picture = None
     if panel.figure:
         path = f"{panel.name}/{panel.figure}"

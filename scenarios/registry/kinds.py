@@ -372,7 +372,10 @@ def check_trusted(group: str, kind: str) -> None:
 
 
 def load_own(place: str) -> Any:
-    """Import and return the user's own object at "package.module:Name"; raises UserError if it cannot be imported."""
+    """Import and return the user's own object at "package.module:Name".
+
+    UserError: it cannot be imported, or this process must not run users' code (`refuse_own_code`).
+    """
     refuse_own_code(place)
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", place):
         raise UserError(f"{place!r} is not of the form 'package.module:Class'")

@@ -61,7 +61,7 @@ def run_in_memory(
         try:
             simulation.run(after_round=on_round)
         finally:
-            stop.settle()  # no further interrupt while workers end
+            stop.let_end()  # no further interrupt while workers end
         if stop.asked and not stop.limited:
             raise KeyboardInterrupt
     with name_own_failures(scenario, simulation):

@@ -150,7 +150,7 @@ def _start_run(
         marker = open_run(out, files)
         atomic.write(out / SCENARIO, to_toml(scenario).encode())
         for name, table in fixed_tables.items():
-            with atomic.replacing(out / f"{name}.parquet") as file:
+            with atomic.open_replacement(out / f"{name}.parquet") as file:
                 pq.write_table(table, file, compression="zstd")
         return _simulate(built, scenario, marker, None, stop, after_round, checkpoint_s)
 
@@ -252,7 +252,7 @@ def _simulate(
     try:
         with name_own_failures(scenario, simulation), exempt_existing_objects():
             ending = _simulate_rounds(simulation, save_checkpoint, stop, after_round, checkpoint_s)
-        stop.settle()
+        stop.let_end()
         with name_own_failures(scenario, simulation), _refuse_damage():
             simulation.close()
             run_folder = RunFolder(out, tables.digests)
@@ -307,7 +307,7 @@ def _simulate_rounds(
                 after_round(simulation)
             stop.check()
         except KeyboardInterrupt:
-            stop.settle()
+            stop.let_end()
             save_checkpoint()
             raise
         if time.perf_counter() >= due_s:

@@ -50,7 +50,7 @@ class WallLimit:
             if ended.wait(most_s) or not stop.limit(thread):
                 return
             self.reached = True
-            if self._may_end and not ended.wait(GRACE_S + END_S) and not stop.settled:
+            if self._may_end and not ended.wait(GRACE_S + END_S) and not stop.is_ending:
                 os.write(2, f"{self.reason}, and the run does not stop: the process ends; go on from its checkpoint\n".encode())
                 os._exit(130)
 

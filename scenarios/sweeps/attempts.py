@@ -43,7 +43,7 @@ def attempt_all(
             in_progress.add(index)
             workers.submit(index, work(index))
         if stop.asked:
-            stop.settle()  # no interrupt here: the workers end their present steps first, however long these take
+            stop.let_end()  # no interrupt here: the workers end their present steps first, however long these take
         for index, result in workers.collect(_WAIT_S):
             in_progress.remove(index)
             if isinstance(result, Killed):

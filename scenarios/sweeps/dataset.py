@@ -144,7 +144,7 @@ def _write_part(folder: Path, part: _Part) -> Notes:
     path = folder / part.name
     path.parent.mkdir(parents=True, exist_ok=True)
     rows, writer = 0, None
-    with atomic.replacing(path) as file:
+    with atomic.open_replacement(path) as file:
         try:
             for entry in part.entries:
                 with RunFolder(entry.path).open(part.table) as opened:

@@ -22,7 +22,7 @@ class StopRequest:
     """By the user, or by a limit of wall time."""
     limited = False
     """True if a limit of wall time asked."""
-    settled = False
+    is_ending = False
     """True if the run is stopping, or at its end."""
     _alarm: threading.Timer | None = None
     _thread: int | None = None
@@ -38,13 +38,10 @@ class StopRequest:
         if self.asked:
             raise KeyboardInterrupt
 
-    def settle(self) -> None:
-        """Note that the run is stopping, and withdraw an interrupt on its way.
-
-        From here on only a second request ends it at once.
-        """
+    def let_end(self) -> None:
+        """Let the work end by itself: withdraw an interrupt on its way. Only a second request still ends it at once."""
         with self._lock:
-            self.settled = True
+            self.is_ending = True
             if self._alarm is not None:
                 self._alarm.cancel()
             if self._thread is not None:
@@ -53,14 +50,14 @@ class StopRequest:
     def limit(self, thread: int) -> bool:
         """Ask the work in `thread` to stop at its time limit, as `ask` does; return False if it stops or has ended already."""
         with self._lock:
-            if self.asked or self.settled:
+            if self.asked or self.is_ending:
                 return False
             self.asked = self.limited = True
             self._interrupt_after(GRACE_S, thread)
             return True
 
     def _interrupt_after(self, wait_s: float, thread: int) -> None:
-        """Interrupt `thread` in `wait_s` seconds, unless the request is settled by then; repeat after twice the wait, and so on.
+        """Interrupt `thread` in `wait_s` seconds, unless the work is ending by then; repeat after twice the wait, and so on.
 
         One interrupt can be lost: Python drops an exception that is raised in a finaliser or in the callback of a weak reference,
         and every import has such callbacks. The wait doubles, so that the work which ends after an interrupt can end in peace.
@@ -76,7 +73,7 @@ class StopRequest:
         exception is raised in the thread.
         """
         with self._lock:
-            if self.settled:
+            if self.is_ending:
                 return
             self._interrupt_after(2.0 * waited_s, thread)
             if self.signals:
@@ -150,6 +147,6 @@ def stop_requests() -> Iterator[StopRequest]:
     try:
         yield request
     finally:
-        request.settle()
+        request.let_end()
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -60,7 +60,7 @@ def ends_of_process() -> tuple[type[BaseException], ...]:
     return BrokenProcessPool, ShutdownExecutorError
 
 
-_WAITING: dict[tuple[object, ...], list[Any]] = {}
+_IDLE: dict[tuple[object, ...], list[Any]] = {}
 """Idle executors of one process each, by the parameters of their start."""
 
 
@@ -74,10 +74,13 @@ def share_of_cores(count: int) -> int:
 
 
 def take_executor(threads: int, modules: tuple[str, ...]) -> object:
-    """Return an executor of one process: an idle one (see `give_back`), or a new one from `start`."""
-    waiting = _WAITING.get(_settings(threads), [])
-    while waiting:
-        executor = waiting.pop()
+    """Return an executor of one process: an idle one (see `give_back`), or a new one from `start`.
+
+    Idle executors whose process was killed are dropped on the way.
+    """
+    idle = _IDLE.get(_settings(threads), [])
+    while idle:
+        executor = idle.pop()
         if _answers(executor):
             return executor
     return start(threads, modules)
@@ -93,7 +96,7 @@ def _answers(executor: Any) -> bool:
 
 def give_back(threads: int, executors: list[Any]) -> None:
     """Keep idle executors, which were started with `threads` threads, for the next work."""
-    _WAITING.setdefault(_settings(threads), []).extend(executors)
+    _IDLE.setdefault(_settings(threads), []).extend(executors)
 
 
 def start(threads: int, modules: tuple[str, ...]) -> Any:

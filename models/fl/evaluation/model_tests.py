@@ -87,7 +87,7 @@ class ModelTests:
         if loss < self._best_loss:
             self._best_loss = loss
             return new
-        # The number of the next version was measured with `new`, but will be that of the present model.
+        # The evaluator has kept the quality of `new` under the number of the next version, which the present model will get.
         self._evaluator.forget()
         return model
 

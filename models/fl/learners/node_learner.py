@@ -238,25 +238,30 @@ class NodeLearner:
         return state if self.cache is None else state | {"cache": self.cache.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Load a state; raises ParameterError if its network has another size."""
-        owner = self._learner if self._above is None else self._versions
-        owner.load_state_dict(state["models"])
+        """Restore the models of the node, in place of those it has; raises ParameterError if their network has another size."""
+        if self._above is None:
+            self._learner.load_state_dict(state["models"])
+        else:
+            self._versions.load_state_dict(state["models"])
         self._arrived = dict(state["arrived"])
+        # Take the present models out of the store before others are put in under the same names.
         for round in list(self._answers):
             self.drop_term(round)
         for key in list(self._adopted):
             self.drop(*key)
         store, device = self._learner.store, self._versions.model.device
+
+        def tensor(model: FloatArray) -> Tensor:
+            """Return a saved model (d,) as a tensor on the device."""
+            return torch.from_numpy(np.array(model, np.float32)).to(device)
+
         for round, model, weight in state["answers"]:
-            vector = torch.from_numpy(np.array(model, np.float32)).to(device)
-            self._answers[round] = store.put(ModelId(self._node, "trained", round), vector), weight
-        sent = state["sent"]
-        self._sent = None if sent is None else torch.from_numpy(np.array(sent, np.float32)).to(device)
+            self._answers[round] = store.put(ModelId(self._node, "trained", round), tensor(model)), weight
+        self._sent = None if state["sent"] is None else tensor(state["sent"])
         if self.cache is not None:
             self.cache.load_state_dict(state["cache"], device)
         for client, round, version, node, kind, number, model in state["adopted"]:
-            vector = torch.from_numpy(np.array(model, np.float32)).to(device)
-            self._adopted[client, round, version] = store.put(ModelId(node, kind, number), vector)
+            self._adopted[client, round, version] = store.put(ModelId(node, kind, number), tensor(model))
 
 
 def node_learners(

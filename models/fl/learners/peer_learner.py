@@ -166,7 +166,9 @@ class PeerLearner:
         return self._newest
 
     def settle(self, present: IntArray, kept: Iterable[int]) -> None:
-        """Note the models that are needed from now on.
+        """Note the models that are needed from now on: those of the peers, `present` (K,), and `kept`.
+
+        Compute the needed models if many wait.
 
         Raises:
             MemoryError: the device cannot hold the training.

@@ -78,7 +78,7 @@ class FedScale(Recorded):
             self.next_change_s[:] = 0.0
 
     def _draw_phones(self, now_s: float, draws: Draws) -> None:
-        """Draw the phone of each client, and set presence to that at `now_s`."""
+        """Draw the phone of each client from the table, and set each client's presence to that of its phone at `now_s`."""
         count = len(self.on)
         uniforms = draws.uniforms_at(0, np.arange(count), count)
         self._table_of = (uniforms * len(self._periods)).astype(np.int64)

@@ -204,7 +204,7 @@ class Energy:
             watts[self.batteries.dead[clients]] = 0.0
         # Both accounts at the same time: the integral adds the change of power, the sum closes the piece at the old power.
         before = self._base_w[clients]
-        self.integral.changes(IDLE, watts - before, times_s)
+        self.integral.add_changes(IDLE, watts - before, times_s)
         self._base_j[clients] += before * (times_s - self._base_s[clients])
         self._base_w[clients], self._base_s[clients] = watts, times_s
 

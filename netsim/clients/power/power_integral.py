@@ -50,7 +50,7 @@ class PowerIntegral:
         self.pending_w[state].append(watts)
         self.pending_j[state].append(watts * (time_s - self.anchor_s))
 
-    def changes(self, state: int, watts: FloatArray, times_s: FloatArray) -> None:
+    def add_changes(self, state: int, watts: FloatArray, times_s: FloatArray) -> None:
         """Add a change of each of several clients: `watts` (n,) from `times_s` (n,) on.
 
         Unlike changes reported by `change`, these are summed at once, so they must come in the same order in every run.
@@ -76,7 +76,7 @@ class PowerIntegral:
         waiting = []
         for state, watts, times_s in self._planned:
             due = times_s <= now_s
-            self.changes(state, watts[due], times_s[due])
+            self.add_changes(state, watts[due], times_s[due])
             if not due.all():
                 waiting.append((state, watts[~due], times_s[~due]))
         self._planned = waiting

@@ -102,7 +102,7 @@ def _update_at(attempts: Columns, place: int, draws: Mapping[int, tuple[ModelDra
         plain(attempt.column("group"))[0],
     )
     begun = Cause(BEGUN_BY[counts[BEGUN]], counts[AFTER])
-    update.attempt(counts[ROUND], counts[AGE], times[AWAY], times[SELECTED], sends, counts[PLACE], None, begun)
+    update.begin_attempt(counts[ROUND], counts[AGE], times[AWAY], times[SELECTED], sends, counts[PLACE], None, begun)
     update.number = counts[NUMBER]
     for stage in STAGES:
         start = start_row(stage)

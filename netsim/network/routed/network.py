@@ -354,15 +354,18 @@ class RoutedNetwork:
         return np.array([self._alone_s(source, target, size, start_s, round) for (source, target), size, start_s in transfers])
 
     def _alone_s(self, source: int, target: int, size_bytes: float, start_s: float, round: int) -> float:
-        """Return the seconds of one transfer that is alone on the network: its delay, then its bytes, one piece of constant
-        bandwidth after the other.
+        """Return the seconds of a transfer that is alone on the network: its delay, then its bytes at the bandwidth of the route.
+
+        inf if the bandwidth ends before all bytes have arrived.
         """
         corrections, hops = self.transfers.corrections, self.hops(source, target)
         delay_s = self.transfers.delay_s(self.route(source, target), size_bytes)
         propagation_s = sum(self.cables[n].delay_s for n, _ in hops)
-        # Integrate the bandwidth: between two changes of any cable the rate is constant.
         left_bytes, now = size_bytes / corrections.bandwidth_factor, start_s + delay_s
-        while left_bytes > 0.0 and hops:
+        if left_bytes <= 0.0 or not hops:
+            return delay_s
+        # Integrate the bandwidth: between two changes of any cable the rate is constant.
+        while left_bytes > 0.0:
             rates = [self._capacities[n].rate_at(round, now) for n, _ in hops]
             rate = corrections.bound(propagation_s, [bytes_per_s for bytes_per_s, _ in rates])
             until_s = min(next_change_s for _, next_change_s in rates)
@@ -372,7 +375,7 @@ class RoutedNetwork:
                 return _NEVER
             left_bytes -= (until_s - now) * rate
             now = until_s
-        return delay_s
+        return now - start_s
 
     # Records.
 

@@ -566,7 +566,7 @@ class Transport:
             message.order = self.clock.call_at(message.next_s, call, message)
 
     def load_state_dict(self, state: State, slot: int, time_s: float) -> None:
-        """Go on from a saved state; put what is in flight on the clock again."""
+        """Restore a saved state, and put the messages in flight and the next dwell of the jammers on the clock."""
         if self.jammed is not None:
             self.jammed.load_state_dict(state["jammed"])
         if self.jammers is not None:
@@ -576,15 +576,19 @@ class Transport:
         self.survivals.load_state_dict(state["survivals"], slot, time_s)
         self.cuts.load_state_dict(state["cuts"])
         self._carried_s = state["carried_s"].copy()
-        # Calls of one instant come in the order in which they are scheduled here: the next dwell of the jammers goes to its old
-        # place among the messages. Batches are not restored: single messages give the same ends.
+        # Batches are not restored: single messages give the same ends.
         self.flying, self.batches, self.paused = {}, {}, {}
-        for place, saved in enumerate(state["flying"]):
-            if self.jammers is not None and place == state["before_jammers"]:
-                self.jammers.arm()
-            self.resume(
-                Message(**(saved | {"handler": self.handlers.get(saved["label"][0]), "label": tuple(saved["label"])}))
-            )
-        if self.jammers is not None and len(state["flying"]) == state["before_jammers"]:
+        messages = []
+        for saved in state["flying"]:
+            label = tuple(saved["label"])
+            messages.append(Message(**(saved | {"handler": self.handlers.get(label[0]), "label": label})))
+        # Calls of one instant come in the order in which they are scheduled here: first the messages before the next dwell of the
+        # jammers, then the dwell, then the other messages.
+        before_jammers = state["before_jammers"]
+        for message in messages[:before_jammers]:
+            self.resume(message)
+        if self.jammers is not None:
             self.jammers.arm()
+        for message in messages[before_jammers:]:
+            self.resume(message)
         self.carrier.load_state_dict(state["carrier"], slot, time_s)

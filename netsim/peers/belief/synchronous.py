@@ -121,12 +121,13 @@ class SynchronousBelief(BeliefProtocol):
             self._send_exchanges(client)
 
     def _send_exchanges(self, client: int) -> None:
-        """Send the messages of the client's next exchange, and go on while all messages of that exchange have arrived already.
+        """Send the messages of the client's next exchange, and of those after it as long as no message is missing.
 
-        Work on an exchange (`work_s`) interrupts the loop; `_on_work_done` resumes it. The last client to finish ends the run.
+        Return when the client must wait for messages, or for its own work on an exchange (`work_s`), after which `_on_work_done`
+        goes on. The last client to finish all exchanges ends the protocol (`_finish`).
         """
-        # A loop, because messages may have overtaken the client: where the neighbours were faster, the messages of its next
-        # exchange are there already, and no arrival will call it again.
+        # A loop, because neighbours may be faster: if all messages of the client's next exchange have arrived already, no later
+        # arrival calls this method again.
         done, links, size = self._done, self.links, self.rules.message_bytes
         while done[client] < self.goal:
             exchange = done[client] + 1

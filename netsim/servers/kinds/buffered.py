@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from netsim.core.streams import Streams
 
 _NOBODY: IntArray = np.zeros(0, np.int64)
+_NO_CLIENT = -1
 
 
 class KeepAtWork(StateFields, Dispatch):
@@ -62,8 +63,10 @@ class KeepAtWork(StateFields, Dispatch):
         self._begun = ObjectAttempts()
         """Attempts begun in the present round; the same list as `attempts`."""
         self._number = 0
-        self._left_out, self._kept_empty = -1, 0
-        """Client that is left out of this round (-1: none), and number of places (0 or 1) that stay empty for it."""
+        self._left_out = _NO_CLIENT
+        """Client that must not begin in this round (`leave_out`): its place stays empty."""
+        self._empty_places = 0
+        """Number of places (0 or 1) that stay empty for this client."""
         self._excluded: BoolArray = np.zeros(pool.count, np.bool_)
         """True (K,) for clients that may not be chosen any more in this round."""
         self._draws = streams["policy"]
@@ -83,7 +86,7 @@ class KeepAtWork(StateFields, Dispatch):
     def choose(self, number: int, start_s: float) -> IntArray:
         """Begin round `number` and return no client: clients are chosen one by one, as places become free."""
         self._number = number
-        self._left_out, self._kept_empty = -1, 0
+        self._left_out, self._empty_places = _NO_CLIENT, 0
         self._excluded[:] = False
         self._begun = self.attempts = ObjectAttempts()
         self._rng = self._draws.generator(number)
@@ -96,29 +99,31 @@ class KeepAtWork(StateFields, Dispatch):
     def leave_out(self, client: int) -> None:
         """Leave the place of `client` empty until the round closes, if it is at work or chosen in this round."""
         self._left_out = client
-        self._kept_empty = int(client in self.pool.in_flight)
+        self._empty_places = int(client in self.pool.in_flight)
 
     def send(self, number: int) -> None:
         """Send nothing at the opening: clients at work go on, and the close rule calls `refill`."""
 
     def refill(self) -> None:
-        """Let the policy choose until enough clients are at work, or no client is left to choose."""
+        """Let the policy choose clients, and begin their attempts, until enough are at work or no client is left to choose."""
         # Ask again while places are free: a policy may fill fewer places than it is offered, and an attempt without durations
         # ends within `start`.
         pool = self.pool
-        while (free := self.concurrency - len(pool.in_flight) - self._kept_empty) > 0:
+        while (free := self.concurrency - len(pool.in_flight) - self._empty_places) > 0:
             selectable = pool.selectable(busy_too=False) & ~self._excluded
             if not selectable.any():
                 return
             view = RoundView(self._number, pool.clock.now, selectable, pool.accountant.participations.copy(), self._rng)
             chosen, steps = check_selection(self.policy.select(view), selectable, at_most=free)
             self._excluded[chosen] = True
-            if self._left_out in chosen:
-                # Take a place for the client as if it began, and keep it empty.
-                pool.life.serving.channels(chosen[chosen == self._left_out])
-                self._kept_empty += 1
-                stays = chosen != self._left_out
-                chosen, steps = chosen[stays], None if steps is None else steps[stays]
+            begins = chosen != self._left_out
+            if not begins.all():
+                # The client that is left out takes a place and a sub-channel as if it began, so that all else stays the same.
+                pool.life.serving.channels(chosen[~begins])
+                self._empty_places += 1
+                chosen = chosen[begins]
+                if steps is not None:
+                    steps = steps[begins]
             if len(chosen):
                 self._begun += pool.start(self._number, chosen, self.learner.version, steps).updates
 

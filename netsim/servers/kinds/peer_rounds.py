@@ -385,27 +385,50 @@ class PeerRounds:
         return messages
 
     def _messages_in_order(self) -> list[tuple[_CallOrder, Message]]:
-        """Return these messages in the order in which their next steps were scheduled, each with its place in that order."""
-        host, now = self._host, self._settled_s
-        numbered: list[tuple[_CallOrder, Message]] = []
+        """Return copies of the messages in flight, or in the pause before they are sent again, in the order of their next calls.
+
+        Each comes with its place in that order.
+        """
+        now, resend_after_s = self._settled_s, self._host.transport.resend_after_s
+        ordered: list[tuple[_CallOrder, Message]] = []
         for own in self._rounds.values():
             for tries, (places, sent_s, due_s, good) in enumerate(own.sendings):
-                pauses = ~good & (due_s <= now) & (due_s + host.transport.resend_after_s > now)
-                for at in np.flatnonzero(((sent_s <= now) & (due_s > now)) | pauses).tolist():
-                    place = int(places[at])
-                    edge, peer, due = int(own.edges[place]), int(own.senders[place]), float(due_s[at])
-                    size, content = host.sizes.item(peer), own.contents[peer]
-                    sent = (host, host.draws.label, edge, own.number, tries, tries, size, content, float(sent_s[at]), due)
-                    message = Message(*sent, bool(good[at]), 0, next_s=due)
+                flies = (sent_s <= now) & (due_s > now)
+                pauses = ~good & (due_s <= now) & (due_s + resend_after_s > now)
+                for row in np.flatnonzero(flies | pauses).tolist():
+                    place = places.item(row)
+                    message = self._message(own, place, tries, sent_s.item(row), due_s.item(row), good=good.item(row))
                     scheduled_s = message.sent_s
-                    if pauses[at]:
-                        scheduled_s, message.stage, message.next_s = due, Stage.PAUSE, due + host.transport.resend_after_s
-                    numbered.append((_CallOrder(scheduled_s, own.numbers[peer], int(own.places[place])), message))
-        numbered.sort(key=lambda order_and_message: order_and_message[0])
+                    if pauses[row]:
+                        scheduled_s = message.due_s
+                        message.stage, message.next_s = Stage.PAUSE, message.due_s + resend_after_s
+                    attempt = own.numbers[own.senders.item(place)]
+                    ordered.append((_CallOrder(scheduled_s, attempt, own.places.item(place)), message))
+        ordered.sort(key=lambda order_and_message: order_and_message[0])
         # The last numbers that the transport has given: no other message in flight has them, and they keep the order.
-        for number, (_, message) in enumerate(numbered):
-            message.number = host.transport.sent - len(numbered) + number
-        return numbered
+        first_number = self._host.transport.sent - len(ordered)
+        for number, (_, message) in enumerate(ordered, start=first_number):
+            message.number = number
+        return ordered
+
+    def _message(self, own: _OwnRound, place: int, tries: int, sent_s: float, due_s: float, *, good: bool) -> Message:
+        """Return message `place` of an own round, as sent at `sent_s` after `tries` losses; without its number."""
+        host, sender = self._host, own.senders.item(place)
+        return Message(
+            handler=host,
+            label=host.draws.label,
+            edge=own.edges.item(place),
+            key=own.number,
+            attempt=tries,
+            tries=tries,
+            size_bytes=host.sizes.item(sender),
+            content=own.contents[sender],
+            sent_s=sent_s,
+            due_s=due_s,
+            good=good,
+            number=0,
+            next_s=due_s,
+        )
 
     def release(self) -> None:
         """Go on by events with the trainings and messages under way."""

@@ -48,7 +48,7 @@ def save(folder: Path, state: State) -> None:
     tree = json.dumps(_pack(state, arrays))
     path = folder / FILE
     path.parent.mkdir(exist_ok=True)
-    with atomic.replacing(path) as file:
+    with atomic.open_replacement(path) as file:
         np.savez(file, allow_pickle=False, **{_TREE: np.frombuffer(tree.encode(), np.uint8)}, **arrays)
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()

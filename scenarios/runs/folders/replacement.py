@@ -224,7 +224,7 @@ def add_files(out: Path, source_folder: Path) -> list[Path]:
         marker.claim(file.as_posix() for file in files)
         for file in files:
             (out / file).parent.mkdir(exist_ok=True)
-            with (source_folder / file).open("rb") as source, atomic.replacing(out / file) as target:
+            with (source_folder / file).open("rb") as source, atomic.open_replacement(out / file) as target:
                 shutil.copyfileobj(source, target)
     return [out / file for file in files]
 

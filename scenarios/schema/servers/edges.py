@@ -253,7 +253,7 @@ def check_edges(scenario: "Scenario") -> None:
         raise problem(("uplink", "sub_channels"), scenario.uplink.sub_channels, _SHARED)
     _check_network(scenario, edges)
     _check_rules(scenario, edges)
-    _refuse_asked_edges(scenario, edges)
+    _refuse_policies_that_ask_edges(scenario, edges)
     _check_learner(scenario)
 
 
@@ -307,11 +307,12 @@ def _check_rules(scenario: "Scenario", edges: Edges) -> None:
             raise problem((*place, "contention"), True, reason)
 
 
-def _refuse_asked_edges(scenario: "Scenario", edges: Edges) -> None:
-    """Refuse policies that would ask edges before they select."""
+def _refuse_policies_that_ask_edges(scenario: "Scenario", edges: Edges) -> None:
+    """Refuse policies that ask before they select, on the server and on every tier whose members are edges."""
     leaves = edges.leaves()
-    above = {("edges", "tiers", i, "policy"): tier.policy for i, tier in enumerate(edges.tiers) if i not in leaves}
-    for place, policy in ({("policy",): scenario.policy} | above).items():
+    policies: dict[tuple[str | int, ...], Any] = {("policy",): scenario.policy}
+    policies |= {("edges", "tiers", i, "policy"): tier.policy for i, tier in enumerate(edges.tiers) if i not in leaves}
+    for place, policy in policies.items():
         if policy is not None and asks_clients(policy):
             reason = "asks before it selects, and edges have no loss, battery or speed of their own to answer with"
             raise problem((*place, "kind"), policy.kind, f"{reason}; choose another policy")

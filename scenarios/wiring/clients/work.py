@@ -265,8 +265,8 @@ def _partial_times(work: PartialWork, law: DelayLaw) -> Mixture:
     """
 
     def part(index: int) -> tuple[FloatArray, DelayLaw]:
-        """Return the probability (K,) that an update has amount number `index`, `index` + 1 passes, and the law of its time."""
-        probabilities, samples = work.amount(index)
+        """Return the probability (K,) that an update does `index` + 1 passes, and the law of its time."""
+        probabilities, samples = work.likely_amount(passes=index + 1)
         return probabilities, Times(counts=samples, law=law)
 
     return Mixture(parts=LazyLaws(count=work.amounts_asked, make=part))

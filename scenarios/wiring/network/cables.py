@@ -84,7 +84,11 @@ class Layout:
             raise UserError(f"{key} = {node!r}: is no node of the network; {did_you_mean(node, self.nodes)}")
 
     def _place_clients(self, clients: int) -> list[str]:
-        """Return the node of each client (K,); raises UserError. Without a list, clients take the nodes in turn."""
+        """Return the node of each client (K,); raises UserError.
+
+        `network.clients` lists them, or names a set of nodes that clients take in turn: "leaves", which are the nodes with one
+        cable, or "others", all nodes. The server's node is in neither.
+        """
         section = self.section
         if isinstance(section.clients, list):
             for i, node in enumerate(section.clients):
@@ -94,10 +98,10 @@ class Layout:
                 reason = f"client {count} has no node" if count < clients else "there are fewer clients"
                 raise UserError(f"network.clients: names {count} nodes for {clients} clients: {reason}; name one for each")
             return section.clients
-        cable_counts = Counter(node for plan in self.plans for node in (plan.a, plan.b))
-        # "leaves" are the nodes with one cable.
-        candidates = [node for node in self.nodes if section.clients == "others" or cable_counts[node] == 1]
-        nodes = [node for node in candidates if node != section.server]
+        nodes = [node for node in self.nodes if node != section.server]
+        if section.clients == "leaves":
+            cable_counts = Counter(node for plan in self.plans for node in (plan.a, plan.b))
+            nodes = [node for node in nodes if cable_counts[node] == 1]
         if not nodes:
             raise UserError(f"network.clients = {section.clients!r}: there is no such node; name the node of each client")
         return [nodes[client % len(nodes)] for client in range(clients)]

@@ -12,7 +12,7 @@ import pytest
 
 from analysis.api import open_run, open_sweep
 from analysis.consensus.figure import timing_figure
-from analysis.consensus.measure import Point, curves, holds_up_to, mean_delay_s, run_timing, timing_study
+from analysis.consensus.measure import Point, holds_up_to, mean_delay_s, points_by_start, run_timing, timing_study
 from analysis.consensus.section import answer_cells, table_cells
 from analysis.report.write import write_report
 from analysis.results.sweep import Sweep
@@ -122,7 +122,7 @@ def test_two_means_at_the_margin_are_called_equivalent_in_one_case_of_forty() ->
 
 
 def test_only_starts_that_take_time_are_lines(study: Sweep) -> None:
-    lines = curves(timing_study(study))
+    lines = points_by_start(timing_study(study))
     assert {start: [p.latency_s for p in line] for start, line in lines.items()} == {
         "at agreement": [0.001, 0.05],
         "at 5 % of a slot": [0.001, 0.05],

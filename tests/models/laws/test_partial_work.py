@@ -62,7 +62,7 @@ def test_a_share_does_a_uniform_number_of_passes() -> None:
 def test_amounts_of_work_with_their_probabilities() -> None:
     # Passes of 10, 11, 20 and 3 samples; the third client does two passes, the last one only one.
     work = partial(np.array([4, 4, 2, 1]), 0.6, Told([0.0] * 4))
-    amounts = [work.amount(place) for place in range(work.amounts_asked)]
+    amounts = [work.likely_amount(passes + 1) for passes in range(work.amounts_asked)]
     shares, samples = (np.array(column) for column in zip(*amounts, strict=True))
     np.testing.assert_allclose(shares, [[0.2, 0.2, 0.6, 0], [0.2, 0.2, 0, 0], [0.2, 0.2, 0, 0], [0.4, 0.4, 0.4, 1]])
     assert samples[:, 0].tolist() == [10, 20, 30, 40]
@@ -72,7 +72,7 @@ def test_amounts_of_work_with_their_probabilities() -> None:
 def mixture(noise: Any = None) -> tuple[PartialWork, Mixture]:
     work = partial(3, 0.5, Told([0.0] * 4))
     law = SecondsPerSample(seconds_per_sample=0.1, noise=noise or noises.Constant())
-    amounts = [work.amount(place) for place in range(work.amounts_asked)]
+    amounts = [work.likely_amount(passes + 1) for passes in range(work.amounts_asked)]
     return work, Mixture(parts=[(shares, Times(counts=samples, law=law)) for shares, samples in amounts])
 
 

@@ -115,7 +115,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path):
     target = mine(tmp_path / "small.json")
 
     def broken() -> None:
-        with atomic.replacing(target) as file:
+        with atomic.open_replacement(target) as file:
             file.write(b"half of it")
             raise OSError("no space left on device")
 
