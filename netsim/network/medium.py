@@ -14,7 +14,7 @@ from netsim.network.access import OwnLinkAccess, UplinkAccess
 from netsim.network.bandwidth.arrival import arrival_s
 from netsim.network.bandwidth.carriers import Carrier, NoCarrier, Port
 from netsim.network.draws import Durations, Phases, Survivals
-from netsim.network.own_link_jamming import MediumJamming
+from netsim.network.own_link_jamming import MediumJamming, NoMediumJamming
 from netsim.network.resending import NEVER_AGAIN, Resending
 from netsim.network.sizes import Sizes
 
@@ -73,7 +73,7 @@ class Medium:
         carriers: Carriers | None = None,
         outages: ClientOutages | None = None,
         sizes: Sizes | None = None,
-        jamming: MediumJamming | None = None,
+        jamming: MediumJamming | NoMediumJamming | None = None,
     ) -> None:
         sample, carriers = laws.sample or NoTime(), carriers or Carriers()
         self.clients = clients
@@ -102,7 +102,7 @@ class Medium:
         """Outages that destroy transmissions of many clients at once, or None."""
         self.sizes = sizes or Sizes()
         """Sizes of models and updates, bytes; by default 0."""
-        self.jamming = jamming or MediumJamming()
+        self.jamming = jamming or NoMediumJamming()
         """Jammers of sub-channels and of the clients' own links."""
 
     def probe_links(

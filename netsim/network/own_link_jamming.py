@@ -54,14 +54,20 @@ class JammedOwnLinks(JammedRoutes[OwnLinkTransmission]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediumJamming:
-    """`jammers` of the sub-channels and of the clients' own links, in the order of the scenario; None: nothing is jammed.
+    """`jammers` of the sub-channels and of the clients' own links, in the order of the scenario.
 
-    `down`, `up`: the own links that they may jam, by direction; None: no jammer jams these.
+    `down`, `up`: the own links that they may jam, by direction; None: no jammer jams these. Without jammers `NoMediumJamming`
+    stands in its place.
     """
 
-    jammers: Jammers | None = None
+    jammers: Jammers
     down: JammedOwnLinks | None = None
     up: JammedOwnLinks | None = None
+
+    @property
+    def groups(self) -> list[Jammers]:
+        """The jammers, in a list."""
+        return [self.jammers]
 
     @property
     def links(self) -> list[JammedOwnLinks]:
@@ -70,32 +76,27 @@ class MediumJamming:
 
     def open_round(self, round: int) -> None:
         """Begin the dwells of `round`."""
-        if self.jammers is not None:
-            self.jammers.open_round(round)
+        self.jammers.open_round(round)
 
     def catch_up(self) -> None:
         """Begin the dwells that are due now: jamming precedes a transmission of the same instant."""
-        if self.jammers is not None:
-            self.jammers.catch_up()
+        self.jammers.catch_up()
 
     def precedes(self, number: int) -> bool:
         """Return True if the call of the clock that begins the next dwell comes before call `number`."""
-        return self.jammers is not None and self.jammers.call < number
+        return self.jammers.call < number
 
     def arm(self) -> None:
         """Schedule the next dwell again, after the state is restored and the calls before it are scheduled."""
-        if self.jammers is not None:
-            self.jammers.arm()
+        self.jammers.arm()
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
-        if self.jammers is not None:
-            self.jammers.record_to(recorder)
+        self.jammers.record_to(recorder)
 
     def stop(self) -> None:
         """Record the jamming in progress at the end of the run."""
-        if self.jammers is not None:
-            self.jammers.stop()
+        self.jammers.stop()
 
     def senders(self) -> list[list[int]]:
         """Return the clients with a transmission under way on `links`, in their order."""
@@ -109,12 +110,51 @@ class MediumJamming:
 
     def state_dict(self) -> State:
         """Return the counts of each link, and the state of the jammers."""
-        jammers = None if self.jammers is None else self.jammers.state_dict()
-        return {"links": [links.state_dict() for links in self.links], "jammers": jammers}
+        return {"links": [links.state_dict() for links in self.links], "jammers": self.jammers.state_dict()}
 
     def load_state_dict(self, state: State, round: int) -> None:
         """Restore the state at the close of `round`. `resume` adds transmissions under way, and `arm` the next dwell."""
         for links, saved in zip(self.links, state["links"], strict=True):
             links.load_state_dict(saved)
-        if self.jammers is not None:
-            self.jammers.load_state_dict(state["jammers"], round)
+        self.jammers.load_state_dict(state["jammers"], round)
+
+
+class NoMediumJamming:
+    """Null object of `MediumJamming`: neither sub-channels nor clients' own links are jammed."""
+
+    down = up = None
+    groups: Sequence[Jammers] = ()
+    links: Sequence[JammedOwnLinks] = ()
+
+    def open_round(self, round: int) -> None:
+        """Do nothing: there are no dwells."""
+
+    def catch_up(self) -> None:
+        """Do nothing: there are no dwells."""
+
+    def precedes(self, number: int) -> bool:
+        """Return False: no dwell begins."""
+        return False
+
+    def arm(self) -> None:
+        """Do nothing: there are no dwells."""
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Do nothing: there is nothing to record."""
+
+    def stop(self) -> None:
+        """Do nothing: there is nothing to record."""
+
+    def senders(self) -> list[list[int]]:
+        """Return no list, as there are no `links`."""
+        return []
+
+    def resume(self, senders: Sequence[Sequence[int]], updates: Mapping[int, OwnLinkTransmission]) -> None:
+        """Do nothing: no transmission is exposed to jamming."""
+
+    def state_dict(self) -> State:
+        """Return an empty state."""
+        return {}
+
+    def load_state_dict(self, state: State, round: int) -> None:
+        """Do nothing: there is no state."""

@@ -30,7 +30,7 @@ from scenarios.wiring.clients.energy import build_energy
 from scenarios.wiring.clients.population import Context, Population, resolve_parameters
 from scenarios.wiring.laws import channel_timeline
 from scenarios.wiring.learning.accounting import require_accountant
-from scenarios.wiring.network.jammers import build_medium_jamming
+from scenarios.wiring.network.jammers import build_own_link_jamming
 from scenarios.wiring.network.outages import build_outages
 from scenarios.wiring.network.resending import resending_rule
 from scenarios.wiring.script.wiring import build_script
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import Availability, FloatArray
     from netsim.core.streams import Streams
     from netsim.network.access import AssignedAccess
-    from netsim.network.own_link_jamming import MediumJamming
+    from netsim.network.own_link_jamming import MediumJamming, NoMediumJamming
     from netsim.network.transport.messages import PeerGraph
     from netsim.servers.rounds.probing import Probing
     from scenarios.schema.cautions import Caution
@@ -123,9 +123,10 @@ class World:
         if network is not None and network.jammed is not None and network.jammers is not None:
             server.loop.add_instrument(LinkJamming(links=[network.jammed], jammers=network.jammers))
         medium = server.clients.medium
-        if medium.jamming.links and medium.jamming.jammers is not None and medium.access.assigned is None:
+        if medium.access.assigned is None:
             # With sub-channels, their instrument counts all jammers of the medium.
-            server.loop.add_instrument(LinkJamming(links=medium.jamming.links, jammers=medium.jamming.jammers))
+            for jammers in medium.jamming.groups:
+                server.loop.add_instrument(LinkJamming(links=medium.jamming.links, jammers=jammers))
         return server
 
     def start_workers(self) -> AbstractContextManager[None]:
@@ -228,7 +229,7 @@ class World:
         if channels is None:
             count = scenario.uplink.sub_channels
             access: UplinkAccess[Update] = OwnLinkAccess() if count is None else QueuedAccess(count=count)
-            jamming = build_medium_jamming(scenario, None, self.clients, self.streams, self.clock)
+            jamming = build_own_link_jamming(scenario, self.clients, self.streams, self.clock)
         else:
             access, jamming = channels.access, channels.jamming
         return ClientPool(
@@ -253,7 +254,7 @@ class World:
         private = self.scenario.privacy is not None and self.scenario.privacy.mechanism != "none"
         return Ledger(clients=self.clients, schedule=self.schedule) if private else NoPrivacy(clients=self.clients)
 
-    def _medium(self, access: UplinkAccess[Update], jamming: MediumJamming) -> Medium:
+    def _medium(self, access: UplinkAccess[Update], jamming: MediumJamming | NoMediumJamming) -> Medium:
         """Return the links of all clients, with `access` to the uplink, and the jammers of both."""
         scenario, context, delays = self.scenario, self.context, self.delays
         return Medium(

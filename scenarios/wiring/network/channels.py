@@ -112,7 +112,6 @@ def build_channels(world: World, places: int) -> BuiltChannels:
         contention=scenario.server.contends,
     )
     jamming = build_medium_jamming(scenario, spectrum, world.clients, streams, world.clock)
-    assert jamming.jammers is not None
     supplied = {
         "clients": places,
         "channels": channels.count,

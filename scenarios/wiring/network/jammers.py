@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from netsim.core.clock import NORMAL
 from netsim.core.errors import check_unique
 from netsim.network.jamming import Dwells, Jammer, Jammers
-from netsim.network.own_link_jamming import JammedOwnLinks, MediumJamming
+from netsim.network.own_link_jamming import JammedOwnLinks, MediumJamming, NoMediumJamming
 from netsim.records.sinks import NoRecorder
 from scenarios.registry.components import Keywords, construct, name_parameters, name_refusals
 from scenarios.schema.jamming import target_of
@@ -62,14 +62,25 @@ def build_jammers(
 
 
 def build_medium_jamming(
-    scenario: Scenario, spectrum: Spectrum | None, clients: int, streams: Streams, clock: Clock
+    scenario: Scenario, spectrum: Spectrum, clients: int, streams: Streams, clock: Clock
 ) -> MediumJamming:
-    """Return the jammers of the clients' own links and of the sub-channels of `spectrum` (None: there are none).
+    """Return the jammers of the sub-channels of `spectrum` and of the clients' own links; raises UserError."""
+    own = _jammed_own_links(scenario, clients)
+    jammers = build_jammers(scenario, {"channels": spectrum, **own}, streams, clock)
+    return MediumJamming(jammers=jammers, down=own.get("downlink"), up=own.get("uplink"))
 
-    Raises UserError.
-    """
-    down, up = (JammedOwnLinks(clients) if scenario.jammers_of(target) else None for target in ("downlink", "uplink"))
-    targets = {"channels": spectrum, "downlink": down, "uplink": up}
-    jammed = {name: target for name, target in targets.items() if target is not None}
-    jammers = build_jammers(scenario, jammed, streams, clock) if jammed else None
-    return MediumJamming(jammers=jammers, down=down, up=up)
+
+def build_own_link_jamming(
+    scenario: Scenario, clients: int, streams: Streams, clock: Clock
+) -> MediumJamming | NoMediumJamming:
+    """Return the jammers of the clients' own links where there are no sub-channels; raises UserError."""
+    own = _jammed_own_links(scenario, clients)
+    if not own:
+        return NoMediumJamming()
+    jammers = build_jammers(scenario, own, streams, clock)
+    return MediumJamming(jammers=jammers, down=own.get("downlink"), up=own.get("uplink"))
+
+
+def _jammed_own_links(scenario: Scenario, clients: int) -> dict[str, JammedOwnLinks]:
+    """Return the own links that jammers jam, by direction: "downlink" and "uplink"."""
+    return {name: JammedOwnLinks(clients) for name in ("downlink", "uplink") if scenario.jammers_of(name)}

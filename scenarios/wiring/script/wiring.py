@@ -100,7 +100,7 @@ def _all_jammers(world: World, server: Server) -> list[Jammers]:
     """Return the jammers of cables, of messages or opinions, and of sub-channels and clients' own links, each kind by itself."""
     cables = None if world.network is None else world.network.network.jammers
     messages = None if server.transport is None else server.transport.jammers
-    return [group for group in (cables, messages, server.clients.medium.jamming.jammers) if group]
+    return [group for group in (cables, messages, *server.clients.medium.jamming.groups) if group]
 
 
 def _add_objects(world: World, targets: Targets, jammers: Sequence[Jammers]) -> None:
