@@ -326,7 +326,7 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
 @app.command(name="list")
 @command
 def list_components() -> None:
-    """Show the scenarios that come along, and all components."""
+    """Show the scenarios that come with netsim, and all components."""
     import tomllib
 
     from analysis.metrics.registry import METRICS
