@@ -27,7 +27,7 @@ _OPTIONS = {
 
 
 def overlays(
-    network: Annotated[str, typer.Argument(metavar="NETWORK", help="The name of a network that comes with netsim, or a file of links.")],
+    network: Annotated[str, typer.Argument(metavar="NETWORK", help="Network that comes with netsim, or a file of links.")],
     model_bits: Annotated[float, typer.Option("--model-bits", help="Bits of a model.")] = 44_961_717,
     compute_ms: Annotated[float, typer.Option("--compute-ms", help="Milliseconds of a local step.")] = 25.4,
     steps: Annotated[int, typer.Option("--steps", help="Local steps of a round.")] = 1,
