@@ -62,7 +62,7 @@ COSTS: Mapping[str, Mapping[Size, Cost]] = {
     "pause_fig2_3": _size_costs(34, 1_200, _estimate(108_000)),
     "pause_fig4_5": _size_costs(23, 1_050, _estimate(400_000)),
     "pause_fig6_7": _size_costs(2, 240, 1_200),
-    "pause_fig8_9": _size_costs(_estimate(43), _estimate(720), _estimate(800_000)),
+    "pause_fig8_9": _size_costs(_estimate(43), 1_320, _estimate(800_000)),
     "pause_authors_mnist": _size_costs(2, 300, 1_200),
     "pause_authors_cifar10": _size_costs(7, 600, 4_800),
     "channels_fig2a": _size_costs(3, 120, 360),
