@@ -36,6 +36,9 @@ class Cause(NamedTuple):
     after: int | None = None
 
 
+_BY_CLOCK = Cause(SCHEDULE)
+
+
 class Numbered(Protocol):
     """An attempt with a number."""
 
@@ -139,9 +142,7 @@ class Causes(StateFields):
         now = self._clock.now
         if self.opened_s == now:
             return Cause(OPEN, self.opened)
-        if self.ended_s == now:
-            return Cause(END, self.ended)
-        return Cause(SCHEDULE)
+        return Cause(END, self.ended) if self.ended_s == now else _BY_CLOCK
 
     def timer_cause(self, set_by: Cause) -> Cause:
         """Return the cause of a close that its rule has not stated. `set_by`: value of `latest` when the rule began to wait.

@@ -63,7 +63,8 @@ class ResendingTransfer(Transfer):
         medium, names = self._medium, self._direction
         address = getattr(update, names.draws).round, now, np.array([update.client]), update.tries
         update.survives = getattr(medium, names.survival).draw(*address).at(0, now)
-        self._enter_link(update, now)
+        if self._jammed is not None:
+            self._enter_link(update, now, self._jammed)
         ends_s = getattr(medium, names.delay).draw(*address).ends_at(0, now, begins_s)
         # An event also for a message that takes no time: else each resend would call the next one, up to 999 deep.
         self._executor.wait(update, self.power, now)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from netsim.network.access import UplinkAccess
     from netsim.network.bandwidth.carriers import Port
     from netsim.network.medium import Medium
+    from netsim.network.own_link_jamming import JammedOwnLinks
 
 
 class Direction(NamedTuple):
@@ -80,8 +81,7 @@ class Transfer(Step):
         self._medium, self._direction = medium, direction
         self._executor, self._start, self._end, self._row = executor, stage.start, stage.end, start_row(stage)
         # Draws of an update, or of a `Forecast`, which has attributes of the same names.
-        self._delay = attrgetter(f"{direction.draws}.{direction.delay}")
-        self._survival = attrgetter(f"{direction.draws}.{direction.survival}")
+        self._delay_and_survival = attrgetter(f"{direction.draws}.{direction.delay}", f"{direction.draws}.{direction.survival}")
         self._place = attrgetter(direction.place)
         self._bytes, self._bytes_row = direction.bytes, direction.bytes_row
         self._sizes = sizes.model_sizes(medium.clients) if down else sizes.update_sizes(medium.clients)
@@ -103,10 +103,11 @@ class Transfer(Step):
             self._on_begin(update)
         # Access first: a jammer whose dwell begins at this instant strikes before the message leaves.
         begins_s = now if self._access is None else self._access.begin(update, now)
-        place, delay = self._place(update), self._delay(update)
+        place, (delay, survival) = self._place(update), self._delay_and_survival(update)
         # Draw survival now: at the end another law may be in force, after a change point.
-        update.survives = self._survival(update).at(place, now)
-        self._enter_link(update, now)
+        update.survives = survival.at(place, now)
+        if self._jammed is not None:
+            self._enter_link(update, now, self._jammed)
         ends_s = delay.ends_at(place, now, begins_s)
         if ends_s > now or not self._immediate:
             self._executor.run(update, self, ends_s, now)
@@ -114,16 +115,14 @@ class Transfer(Step):
             update.phase, update.phase_start_s, update.due_s = self.phase, now, now
             self.finish(update, now)
 
-    def _enter_link(self, update: Update, now: float) -> None:
-        """Expose a message that is sent now to the jammers of its link."""
-        if self._jammed is None:
-            return
+    def _enter_link(self, update: Update, now: float, link: JammedOwnLinks) -> None:
+        """Expose a message that is sent now to the jammers of its `link`."""
         update.sent_s = now
         if self._access is None:
             # Access has said so already, or has found the sub-channel jammed.
             update.jammed = False
         self._jamming.catch_up()
-        self._jammed.begin(update)
+        link.begin(update)
 
     def finish(self, update: Update, now: float) -> None:
         """Handle the end of the delay: the message has arrived, or its bytes go onto the carrier now."""
@@ -187,7 +186,8 @@ class Transfer(Step):
 
     def recall(self, update: Update) -> None:
         """Set whether the message survives the client's link, as drawn when the transfer began."""
-        update.survives = self._survival(update).at(self._place(update), update.phase_start_s)
+        _, survival = self._delay_and_survival(update)
+        update.survives = survival.at(self._place(update), update.phase_start_s)
 
     def foresee(self, forecast: Forecast) -> bool:
         """Compute bytes, ends and losses of all transfers, as `begin` and `arrive` do for one; False if a draw is not known yet.
@@ -198,7 +198,7 @@ class Transfer(Step):
         # Attempts that have ended before (start NaN) send nothing.
         if not forecast.all_arrive:
             counts[self._bytes_row, np.isnan(starts_s)] = 0
-        delay, survival = self._delay(forecast), self._survival(forecast)
+        delay, survival = self._delay_and_survival(forecast)
         if not delay.certain:
             ends_s = delay.ends_of(starts_s)
             if ends_s is None:
