@@ -51,10 +51,11 @@ def check_jammers(scenario: Scenario) -> None:
 def _why_not(target: str, scenario: Scenario) -> str | None:
     """Return why there is no such `target` in `scenario`, with the remedy; None if there is."""
     server = scenario.server
+    instant = scenario.slots is not None and scenario.slots.start == "zero"
     there = {
         "network": scenario.network is not None,
         "channels": scenario.channels is not None,
-        "peers": server.sends_between_clients,
+        "peers": server.sends_between_clients and not instant,
         "opinions": server.slotted and not server.peer_to_peer,
         "uplink": server.sends_updates,
         "downlink": server.sends_updates,
@@ -66,6 +67,8 @@ def _why_not(target: str, scenario: Scenario) -> str | None:
         "peers": "no client sends another a message here; set server.kind to fl-da or peers, or ",
         "opinions": "no client sends the server an opinion here; set server.kind = 'fl-fa', or ",
     }
+    if target == "peers" and server.sends_between_clients:
+        reasons["peers"] = "with slots.start = 'zero' messages take no time and none is lost; set slots.start to 'agreement', or "
     missing = reasons.get(target, f"server.kind = {server.kind!r} sends no models and updates; ")
     names = [f"{name!r}" for name in get_args(Jammed) if there[name]]
     return f"{missing}set jams to {' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))}"

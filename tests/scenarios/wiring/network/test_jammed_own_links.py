@@ -304,6 +304,12 @@ FLDA = override(scenario_of("fl-da"), CHANNELS)
         (TWO, {"reach": [2]}, ["jammers.0.reach = [2]", "all from 0 to 1"]),
         (TWO, {"reach": None, "links": [[0, 1]]}, ["jammers.0.links", "jams = 'peers'", "give reach"]),
         (FLDA, {"jams": None}, ["jammers.0.jams", "'peers' or 'channels'"]),
+        (
+            override(FLDA, {"slots.start": "zero"}),
+            {"jams": "peers"},
+            ['jammers.0.jams = "peers"', "slots.start = 'zero'", "set slots.start to 'agreement', or set jams to 'channels'"],
+        ),
+        (override(FLDA, {"slots.start": "zero"}), {"jams": None, "reach": None, "links": [[0, 1]]}, ["slots.start = 'zero'"]),
         (FLDA, {"jams": "opinions"}, ['jammers.0.jams = "opinions"', "'channels', 'peers', 'uplink' or 'downlink'"]),
     ],
 )
