@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from analysis.results import run as run_results
 from analysis.results import sweep as sweep_results
 from analysis.results.sweep import SweepEntry
+from netsim.core.user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ class Sweep(sweep_results.Sweep):
 
         comparison = self.compare()
         if caution := short_run_note(comparison):
-            warnings.warn(caution, stacklevel=2)
+            warn_user(caution)
         return comparison_frame(comparison)
 
     def plot(self, figure: str | None = None, **settings: Any) -> Figure:

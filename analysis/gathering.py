@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from analysis.api import Run, Sweep, SweepEntry, open_run, open_sweep
 from analysis.results.folders import is_run, is_sweep
+from netsim.core.user_warnings import warn_user
 
 WORLD = ("clients", "downlink", "compute", "uplink", "availability", "outages", "jammers")
 """Tables of a scenario that describe the task of a method; runs that differ in them are not paired at equal seeds."""
@@ -42,7 +42,7 @@ def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> 
         if is_sweep(folder):
             opened, damages = open_sweep(folder).drop_damaged()
             for damage in damages:
-                warnings.warn(damage, stacklevel=2)
+                warn_user(damage)
             target_accuracy = opened.target_accuracy if target_accuracy is None else target_accuracy
             smoothing_s = smoothing_s or opened.smoothing_s
             prefix = f"{folder.resolve().name}/" if len(folders) > 1 else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from pydantic import PrivateAttr, ValidationError
 import analysis
 from analysis import Run, Sweep
 from models.fl.data.files import DATASETS
+from netsim.core.user_warnings import warn_user
 from netsim.simulation import Simulation
 from scenarios import arguments
 from scenarios.registry.components import component_model
@@ -557,5 +557,4 @@ def _finish(summary: Mapping[str, object], folder: Path, *, shown: Iterable[Caut
 def _warn(cautions: Iterable[Caution]) -> None:
     """Warn of each caution by a UserWarning."""
     for caution in cautions:
-        # Levels: this function, the public one that calls it, `run_checked`, and the user's line, which the warning names.
-        warnings.warn(caution.text, stacklevel=4)
+        warn_user(caution.text)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import typing
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,13 @@ class Mine(Random):
     def select(self, view):
         return np.arange(self.first, self.first + self.size)
 """
+
+
+class Failing(Random):
+    """A policy with a mistake."""
+
+    def select(self, view: Any) -> Any:
+        return [][0]
 
 
 def unnamed() -> Any:
@@ -256,6 +264,34 @@ def test_what_is_doubtful_is_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         netsim.run(TABLES)
+
+
+def test_a_warning_names_the_line_that_called_netsim(tmp_path: Path) -> None:
+    doubtful = netsim.load(TABLES, {"uplink.delay": {"kind": "constant", "value_s": 0.5}, "server.deadline_s": 0.1})
+
+    def interrupt(done: int, most: int) -> None:
+        raise KeyboardInterrupt
+
+    def interrupted() -> netsim.Run:
+        with pytest.raises(KeyboardInterrupt):
+            netsim.run(doubtful, out=tmp_path / "cut", progress=interrupt)
+        return netsim.resume(tmp_path / "cut")
+
+    calls: dict[str, Callable[[], object]] = {
+        "run": lambda: netsim.run(doubtful),
+        "run in a folder": lambda: netsim.run(doubtful, out=tmp_path / "run"),
+        "resume": interrupted,
+        "sweep": lambda: netsim.sweep(doubtful, seeds=[1], jobs=1),
+        "sweep in a folder": lambda: netsim.sweep(doubtful, seeds=[1], jobs=1, out=tmp_path / "sweep", figures=False),
+        "a run fails": lambda: netsim.sweep(TABLES, grid={"policy.kind": ["random", f"{__name__}:Failing"]}, jobs=1),
+    }
+    named = {}
+    for name, call in calls.items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        named[name] = {warning.filename for warning in caught}
+    assert named == {name: {__file__} for name in calls}
 
 
 def test_a_class_stands_where_a_kind_does(mine: Any, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Literal
 from analysis.figures.theme import RC
 from analysis.statistics.arrays import FloatArray
 from analysis.suggestions import did_you_mean
+from netsim.core.user_warnings import warn_user
 
 Over = Literal["rounds", "seconds"]
 """Horizontal axis of figures over the course of a run."""
@@ -99,7 +100,7 @@ def warn_of_missing_letters(labels: tuple[str, ...], font: str = OWN_FONT) -> No
     if boxes:
         fonts = " and ".join(dict.fromkeys((font, OWN_FONT)))
         words = f"figures: letters that {fonts} cannot show are drawn as boxes, of {boxes}; name a font that has them (--font)"
-        warnings.warn(words, stacklevel=2)
+        warn_user(words)
 
 
 def _check_font(font: str) -> None:

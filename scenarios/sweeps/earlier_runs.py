@@ -10,6 +10,7 @@ from typing import Literal
 
 from analysis.results.sources import RunFolder, read_json
 from netsim.core.protocols import Notes
+from netsim.core.user_warnings import warn_user
 from netsim.simulation import BY_EVENTS
 from scenarios.runs.folders import checkpoint
 from scenarios.runs.folders.identity import changed_files
@@ -146,7 +147,7 @@ def _refuse_code(out: Path, earlier: Fingerprint, present: Fingerprint, allow: b
     except UserError as error:
         if not allow:
             raise ChangedError(str(error)) from error
-        warnings.warn(f"{error} (allowed: this sweep mixes them)", stacklevel=2)
+        warn_user(f"{error} (allowed: this sweep mixes them)")
 
 
 def find_states(
@@ -173,5 +174,5 @@ def find_states(
             except UserError as error:
                 damaged(index, str(error))
     if caught:
-        warnings.warn(str(caught[0].message), stacklevel=2)
+        warn_user(str(caught[0].message))
     return states

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 from netsim.core.protocols import Notes
+from netsim.core.user_warnings import warn_user
 from scenarios.runs.folders.marker import Marker
 from scenarios.runs.folders.replacement import FAILURES, write_json, writing
 from scenarios.schema.errors import DefectError, UserError
@@ -48,7 +48,7 @@ class Failures:
         if not again:
             self.add(planned, f"{text}; see that its worker has memory enough, and go on with --resume")
             return
-        warnings.warn(f"{text}; it is simulated again", stacklevel=2)
+        warn_user(f"{text}; it is simulated again")
         self._write_entry(planned, text, again=True)
 
     def texts(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 from analysis.api import Sweep, SweepEntry
 from analysis.results.sources import RunInMemory
 from netsim.core.protocols import Notes
+from netsim.core.user_warnings import warn_user
 from netsim.simulation import Simulation
 from scenarios.registry.in_process import add_objects, kept_objects
 from scenarios.runs.in_memory import run_in_memory
@@ -67,7 +67,7 @@ def sweep_in_memory(
     if not results:
         failures.raise_if_any("there was no other")
     for text in failures.texts():
-        warnings.warn(f"{text} (this run failed, and is missing)", stacklevel=3)
+        warn_user(f"{text} (this run failed, and is missing)")
     entries = [
         SweepEntry(run.variant, run.label, run.seed, Path(run.path), results[index])
         for index, run in runs.items()

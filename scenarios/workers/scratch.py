@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from netsim.core.user_warnings import warn_user
 from scenarios.workers.safe_path import safe_path
 
 
@@ -25,7 +25,7 @@ def temporary_folder(parent: str | None = None) -> Iterator[Path]:
         try:
             shutil.rmtree(folder)
         except OSError as error:
-            warnings.warn(f"{folder}: cannot be removed ({error.strerror or error}); remove it yourself", stacklevel=3)
+            warn_user(f"{folder}: cannot be removed ({error.strerror or error}); remove it yourself")
 
 
 @contextmanager

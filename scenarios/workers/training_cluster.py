@@ -13,7 +13,6 @@ import pickle
 import threading
 import time
 import uuid
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netsim.core.user_warnings import warn_user
 from scenarios.schema.errors import UserError
 from scenarios.workers.dask_client import connect
 from scenarios.workers.processes import Killed, Place
@@ -354,7 +354,7 @@ class TrainingCluster(TrainingWorkers):
         """Let workers that have joined train; warn of those that cannot."""
         try:
             for problem in self._admit(addresses):
-                warnings.warn(f"{problem}; it is not used", stacklevel=2)
+                warn_user(f"{problem}; it is not used")
         except OSError:
             pass  # the worker has left again
         except Exception:

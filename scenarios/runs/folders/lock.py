@@ -6,12 +6,12 @@ import fcntl
 import json
 import os
 import socket
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from netsim.core.protocols import Notes
+from netsim.core.user_warnings import warn_user
 from scenarios.schema.errors import UserError
 
 
@@ -69,7 +69,7 @@ def _create(path: Path, content: Notes) -> bool:
         return False
     except OSError as error:
         message = f"{path}: cannot be made ({error.strerror}), and the folder cannot be locked"
-        warnings.warn(f"{message}; see that no second process writes there", stacklevel=5)
+        warn_user(f"{message}; see that no second process writes there")
     return True
 
 

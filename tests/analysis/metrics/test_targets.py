@@ -222,8 +222,9 @@ def test_the_written_comparison_says_its_horizon(study: Sweep, tmp_path: Path) -
 def test_python_compares_where_the_command_line_does_and_warns_as_it_does(tmp_path: Path) -> None:
     runs = {"slow": {1: rounds(2.0, [0.2, 0.5, 0.8])}, "fast": {1: rounds(1.0, [0.3, 0.6])}}
     sweep = open_sweep(write_sweep(tmp_path / "s", runs, baseline="slow"))
-    with pytest.warns(UserWarning, match=r"compared up to the first end alone\. Give the scenario a time_limit_s"):
+    with pytest.warns(UserWarning, match=r"compared up to the first end alone\. Give the scenario a time_limit_s") as told:
         frame = sweep.comparison
+    assert [warning.filename for warning in told] == [__file__]
     # The shortest run ends at 2 s, where the slow one has evaluated once.
     assert frame["until_s"].tolist() == frame["horizon_s"].tolist() == [2.0, 2.0]
     assert frame["final_accuracy_mean"].tolist() == pytest.approx([0.2, 0.45])
