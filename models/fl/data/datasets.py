@@ -181,13 +181,16 @@ def read_published(kind: str, root: Path, download: bool) -> Arrays:
         # The file is ordered by writer: every fifth image makes a test set of all writers.
         test = np.arange(len(digits)) % 5 == 0
         return Arrays(digits[~test], labels[~test], digits[test], labels[test], 10)
+    if not download:
+        # Before the import of torchvision, which takes seconds.
+        require_files(kind, root)
     dataset_class = getattr(torchvision("datasets"), _TORCHVISION[kind])
     if download:
         try:
             dataset_class(str(root), train=True, download=True)
         except (OSError, RuntimeError) as error:
             raise ParameterError("data.download", True, f"{kind} could not be downloaded to {root} ({error})") from error
-    require_files(kind, root)
+        require_files(kind, root)
     if kind in ("mnist", "fashion-mnist"):
         return _read_idx(kind, root, dataset_class)
     _check_checksums(kind, root, dataset_class)
