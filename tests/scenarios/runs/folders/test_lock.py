@@ -18,7 +18,7 @@ from scenarios.runs.folders.lock import hold_lock, lock_file
 from scenarios.schema.errors import UserError
 
 HOLDER = """
-import errno, fcntl, sys, time
+import errno, fcntl, sys
 from pathlib import Path
 from scenarios.runs.folders.lock import hold_lock
 def none(*arguments):
@@ -26,8 +26,14 @@ def none(*arguments):
 fcntl.flock = none
 with hold_lock(Path(sys.argv[1])):
     print("locked", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 """
+
+
+def start_holder(out: Path) -> subprocess.Popen[str]:
+    """Start a process that holds the lock until it is killed, or until this process ends."""
+    command = [sys.executable, "-c", HOLDER, str(out)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
@@ -45,7 +51,7 @@ def hold(out: Path, **changes: Any) -> None:
 
 
 def test_who_comes_second_is_refused_and_what_a_killed_process_left_is_recognised(out: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(out)], stdout=subprocess.PIPE, text=True)
+    process = start_holder(out)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "locked\n"

@@ -218,18 +218,24 @@ def test_a_trace_goes_to_the_folder_unless_a_file_of_the_users_is_there(shell):
 
 
 HOLDER = """
-import sys, time
+import sys
 from pathlib import Path
 from scenarios.runs.folders.lock import hold_lock
 with hold_lock(Path(sys.argv[1])):
     print("locked", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 """
+
+
+def start_holder(out: Path) -> subprocess.Popen[str]:
+    """Start a process that holds the lock until it is killed, or until this process ends."""
+    command = [sys.executable, "-c", HOLDER, str(out)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def test_a_folder_that_another_process_writes_is_left_alone(shell):
     assert shell.run("--set", "rounds=3")[0] == 0
-    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(shell.out)], stdout=subprocess.PIPE, text=True)
+    process = start_holder(shell.out)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "locked\n"
