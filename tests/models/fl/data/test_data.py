@@ -131,7 +131,8 @@ def test_bad_options_are_refused(options, message):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in DATASETS if kind != "digits"])
-def test_missing_files_are_named_with_the_variable(tmp_path: Path, kind: str):
+def test_missing_files_are_named_with_the_variable(tmp_path: Path, monkeypatch, kind: str):
+    monkeypatch.setattr(data, "torchvision", None)  # its import takes seconds
     with pytest.raises(ValueError, match="NETSIM_DATA") as caught:
         load(kind, tmp_path)
     assert all(str(path) in str(caught.value) for path in data_paths(kind, tmp_path))
