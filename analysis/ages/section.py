@@ -52,11 +52,11 @@ def instance_sections(groups: Groups) -> list[Section]:
     paired = pairs(groups)
     if not paired:
         return []
-    order = [
+    pair_rows = [
         [pair.first, pair.second, format_interval(pair.difference, signed=True), f"{pair.below} of {pair.difference.count}"]
         for pair in paired
     ]
-    grown = [
+    growth_rows = [
         [
             growth.label,
             format_interval(growth.first_half),
@@ -67,8 +67,8 @@ def instance_sections(groups: Groups) -> list[Section]:
         ]
         for growth in growths(groups)
     ]
-    differences = (["this", "minus this", "difference of AoI regrets", "instances on which the first is lower"], order)
-    growth = (["", "first half", "second half", "second minus first", "exponent of growth", "runs without"], grown)
+    differences = (["this", "minus this", "difference of AoI regrets", "instances on which the first is lower"], pair_rows)
+    growth = (["", "first half", "second half", "second minus first", "exponent of growth", "runs without"], growth_rows)
     words = (
         "The exponent is the slope of log regret on log round over the last nine tenths of a run, 1 where regret grows linearly. "
         "A run whose regret is not above 0 throughout has none and is left out; where runs are, the mean is of those that did "

@@ -23,6 +23,7 @@ from analysis.results.groups import Groups
 from analysis.results.run import Run
 from analysis.statistics.arrays import Curve
 from analysis.statistics.curves import moving_mean
+from analysis.statistics.survival import ReachedShare
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,12 +97,13 @@ def shares_figure(
     if not any(true_changes(run) for runs in groups.values() for run in runs):
         return None
     frames: Mapping[str, pd.DataFrame] = {label: change_tables(runs, window=window) for label, runs in groups.items()}
-    shown = {
-        what: {label: curve for label, frame in frames.items() if (curve := share_over_time(frame, what, unit)) is not None}
-        for what in ("delay", "recovery")
-    }
     watching = {label for label, runs in groups.items() if any(map(detects, runs))}
-    shown["delay"] = {label: curve for label, curve in shown["delay"].items() if label in watching}
+    shown: dict[str, dict[str, ReachedShare]] = {"delay": {}, "recovery": {}}
+    for what, curves in shown.items():
+        for label, frame in frames.items():
+            curve = share_over_time(frame, what, unit)
+            if curve is not None and (what == "recovery" or label in watching):
+                curves[label] = curve
     panels = [what for what in shown if shown[what]]
     if not panels:
         return None

@@ -235,25 +235,19 @@ def _differences(
     sweep: Sweep, table: pd.DataFrame, rows: Sequence[ComparisonRow], horizons: Mapping[str, float], confidence: float
 ) -> list[DifferenceRow]:
     """Return a row for each other variant with its differences to the baseline; costs of the target are cut at `horizons`."""
-    by_metric = {
-        name: {
-            difference.variant: difference
-            for difference in paired_differences(table, sweep.baseline, name, horizon=horizons.get(name), confidence=confidence)
-        }
-        for name in rows[0].values
-    }
+    differences: dict[str, dict[str, PairedDifference]] = {variant: {} for variant in sweep.labels if variant != sweep.baseline}
+    for name in rows[0].values:
+        paired = paired_differences(table, sweep.baseline, name, horizon=horizons.get(name), confidence=confidence)
+        for difference in paired:
+            differences[difference.variant][name] = difference
     oracles = {row.variant: row.oracle for row in rows}
-    same_oracle = {variant: oracle == oracles[sweep.baseline] and " or " not in oracle for variant, oracle in oracles.items()}
-    return [
-        DifferenceRow(
-            variant,
-            label,
-            {name: by_variant[variant] for name, by_variant in by_metric.items()},
-            same_oracle=same_oracle[variant],
-        )
-        for variant, label in sweep.labels.items()
-        if variant != sweep.baseline
-    ]
+    difference_rows = []
+    for variant, by_metric in differences.items():
+        oracle = oracles[variant]
+        # "A or B" is the text for runs of one variant that have different oracles.
+        same_oracle = oracle == oracles[sweep.baseline] and " or " not in oracle
+        difference_rows.append(DifferenceRow(variant, sweep.labels[variant], by_metric, same_oracle=same_oracle))
+    return difference_rows
 
 
 def _check_settings(target_accuracy: float | None, equal: str, last: int) -> None:

@@ -180,15 +180,16 @@ def against_two(
     keys = {key for own_settings in settings.values() for key in own_settings}
     if keys != {rows, columns}:
         return None
-    on_map = {
-        variant: values for variant, values in settings.items() if is_number(values.get(rows)) and is_number(values.get(columns))
-    }
-    variant_at = {(float(values[rows]), float(values[columns])): variant for variant, values in on_map.items()}
-    at_rows, at_columns = (np.array(sorted({point[axis] for point in variant_at})) for axis in (0, 1))
-    order = [variant_at.get((row, column)) for row in at_rows for column in at_columns]
-    if None in order or min(at_rows.size, at_columns.size) < 2:
+    variant_at: dict[tuple[float, float], str] = {}
+    for variant, values in settings.items():
+        if is_number(values.get(rows)) and is_number(values.get(columns)):
+            variant_at[float(values[rows]), float(values[columns])] = variant
+    at_rows = np.array(sorted({row for row, _ in variant_at}))
+    at_columns = np.array(sorted({column for _, column in variant_at}))
+    was_whole_map_run = len(variant_at) == at_rows.size * at_columns.size
+    if not was_whole_map_run or min(at_rows.size, at_columns.size) < 2:
         return None
-    variants = [variant for variant in order if variant is not None]
+    variants = [variant_at[row, column] for row in at_rows for column in at_columns]
     by_variant = {row.variant: row[name].mean for row in comparison.rows}
     shape = (at_rows.size, at_columns.size)
     best = _best(comparison, variants, name)

@@ -148,7 +148,7 @@ def _render(document: Document, file: Path) -> str:
 def _command(path: Path, options: FigureSettings, questions: Questions) -> str:
     """Return the command line that writes this report, to be run in the folder above `path`."""
     words = ["netsim", "report", shlex.quote(path.resolve().name)]
-    for option, value in (
+    for option, setting in (
         ("--target-accuracy", options.target_accuracy),
         ("--horizon-s", options.horizon_s),
         ("--smoothing-s", options.smoothing_s),
@@ -156,13 +156,17 @@ def _command(path: Path, options: FigureSettings, questions: Questions) -> str:
         ("--over", options.over),
         ("--round", options.round),
     ):
-        if value is not None:
-            words += [option, value if isinstance(value, str) else f"{value:.10g}"]
+        if setting is not None:
+            words += [option, setting if isinstance(setting, str) else f"{setting:.10g}"]
     words += ["--equal-bytes"] if questions.equal == "bytes" else []
-    words += [word for name in questions.metrics for word in ("--metric", shlex.quote(name))]
-    words += [word for key in questions.against for word in ("--against", shlex.quote(key))]
-    words += [word for key in questions.within for word in ("--within", shlex.quote(key))]
-    words += [word for text in questions.equivalent for word in ("--equivalent", shlex.quote(text))]
+    for option, values in (
+        ("--metric", questions.metrics),
+        ("--against", questions.against),
+        ("--within", questions.within),
+        ("--equivalent", questions.equivalent),
+    ):
+        for value in values:
+            words += [option, shlex.quote(value)]
     words += ["--margin", f"{questions.margin:.10g}"] if questions.margin != MARGIN else []
     words += ["--bounds"] if options.regret_bounds or options.aoi_bounds else []
     return " ".join([*words, *_look_words(options.look)])

@@ -73,12 +73,18 @@ def fat_tree(*, ports: int) -> Plan:
     core = [f"core{n}" for n in range(half * half)]
     nodes, cables = list(core), []
     for pod in range(ports):
-        upper, lower = ([f"{what}{pod}.{n}" for n in range(half)] for what in ("pod", "rack"))
-        cables += [(core[n * half + m], upper[n], 0, 0.0) for n in range(half) for m in range(half)]
-        cables += [(above, below, 1, 0.0) for above in upper for below in lower]
-        hosts = [(below, f"host{pod}.{n}.{m}") for n, below in enumerate(lower) for m in range(half)]
-        cables += [(below, host, 2, 0.0) for below, host in hosts]
-        nodes += [*upper, *lower, *(host for _, host in hosts)]
+        upper, lower = [f"pod{pod}.{n}" for n in range(half)], [f"rack{pod}.{n}" for n in range(half)]
+        hosts: list[str] = []
+        # Upper switch n of each pod is cabled to the n-th group of core switches.
+        for n, switch in enumerate(upper):
+            cables += [(core[n * half + m], switch, 0, 0.0) for m in range(half)]
+        for switch in upper:
+            cables += [(switch, rack, 1, 0.0) for rack in lower]
+        for n, rack in enumerate(lower):
+            own_hosts = [f"host{pod}.{n}.{m}" for m in range(half)]
+            cables += [(rack, host, 2, 0.0) for host in own_hosts]
+            hosts += own_hosts
+        nodes += [*upper, *lower, *hosts]
     return nodes, cables
 
 

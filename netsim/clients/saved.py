@@ -52,15 +52,18 @@ def restored_updates(medium: Medium, state: State) -> list[Update]:
 
 
 def attempts_state(attempts: Attempts, alive: Mapping[int, Update]) -> list[State | int]:
-    """Return the attempts (objects) of a round under way as plain data: of an attempt in flight only its client, of an ended
-    attempt all fields. `alive`: live updates by client, which are saved elsewhere (`updates_state`).
+    """Return the attempts of a round under way as plain data: the client of an attempt in flight, all fields of an ended one.
+
+    `alive`: live updates by client; their fields are saved elsewhere (`updates_state`).
     """
-    return [
-        update.client
-        if not update.outcome and alive.get(update.client) is update
-        else {name: getattr(update, name) for name in (*FIELDS, "end_number")}
-        for update in attempts.updates
-    ]
+    states: list[State | int] = []
+    for update in attempts.updates:
+        in_flight = not update.outcome and alive.get(update.client) is update
+        if in_flight:
+            states.append(update.client)
+        else:
+            states.append({name: getattr(update, name) for name in (*FIELDS, "end_number")})
+    return states
 
 
 def restored_attempts(state: list[State | int], alive: Mapping[int, Update]) -> ObjectAttempts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +68,10 @@ def fit_speed(seconds: FloatArray, censored: BoolArray, amounts: FloatArray) -> 
     solution = optimize.minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8, "maxiter": 800}).x
     half_width = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature(loss, solution))), 0.0))
     low, high = solution - half_width, solution + half_width
-    overhead = Estimate(*(float(shortest / (1.0 + np.exp(-np.clip(x, -60, 60)))) for x in (solution[0], low[0], high[0])))
-    unit, sigma = (Estimate(*(float(np.exp(np.clip(x, -60, 60))) for x in (solution[i], low[i], high[i]))) for i in (1, 2))
-    return FittedSpeed(overhead, unit, sigma, len(seconds), int(censored.sum()))
+
+    def estimate(index: int, value_at: Callable[[float], float]) -> Estimate:
+        """Return a parameter and its interval: `value_at` of the number `index` of the search, and of its bounds."""
+        return Estimate(*(float(value_at(np.clip(point[index], -60, 60))) for point in (solution, low, high)))
+
+    overhead = estimate(0, lambda logit: shortest / (1.0 + np.exp(-logit)))
+    return FittedSpeed(overhead, estimate(1, np.exp), estimate(2, np.exp), len(seconds), int(censored.sum()))

@@ -193,9 +193,10 @@ def _markov_levels(rates: Rates, count: int) -> FittedBandwidth | None:
     order = np.argsort(levels)
     parameters = {}
     for rank, i in enumerate(order.tolist(), start=1):
-        half_width, factor = _Z * chain.spread[i] / np.sqrt(chain.weight[i]), float(np.exp(_Z / np.sqrt(moves_out[i])))
-        parameters[f"level {rank}"] = Estimate(float(levels[i]), float(levels[i] - half_width), float(levels[i] + half_width))
-        parameters[f"stay {rank}"] = Estimate(float(stays[i]), float(stays[i]) / factor, float(stays[i]) * factor)
+        level, half_width = float(levels[i]), float(_Z * chain.spread[i] / np.sqrt(chain.weight[i]))
+        parameters[f"level {rank}"] = Estimate(level, level - half_width, level + half_width)
+        stay, factor = float(stays[i]), float(np.exp(_Z / np.sqrt(moves_out[i])))
+        parameters[f"stay {rank}"] = Estimate(stay, stay / factor, stay * factor)
     table = {
         "kind": "markov-levels",
         "levels_bytes_per_s": [round_digits(max(0.0, level)) for level in levels[order].tolist()],

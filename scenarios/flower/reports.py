@@ -73,13 +73,14 @@ class Reports:
         evaluation, training, server = means.get("evaluate", {}), means.get("train", {}), self._server
         self._sums, self._server = {}, {}
         loss = _metric("loss", self.loss_key, server, evaluation)
+        metrics: dict[str, float] = {}
+        for source, values in sorted({**means, "server": server}.items()):
+            metrics.update(_add_source(source, values))
         return ReportedEvaluation(
             accuracy=_metric("acc", self.accuracy_key, server, evaluation),
             loss=loss,
             training_loss=_metric("loss", self.loss_key, training),
-            metrics=dict(
-                item for source, values in sorted({**means, "server": server}.items()) for item in _add_source(source, values)
-            ),
+            metrics=metrics,
         )
 
 

@@ -68,21 +68,17 @@ class Choco(ExchangeProtocol):
             reason = "needs the same weight in both directions of a link; choose server.mixing.kind = 'metropolis'"
             raise ParameterError("kind", "choco", reason)
         self._weight: list[float] = weights.tolist()
-        own = host.mixing.own.tolist()
-        self._exchanges = [
-            Exchange(host.outgoing(peer), edges, [self._weight[e] for e in edges], own[peer])
-            for peer, edges in enumerate(host.neighbours)
-        ]
+        self._exchanges = []
+        for peer, incoming in enumerate(host.neighbours):
+            incoming_weights = [self._weight[edge] for edge in incoming]
+            self._exchanges.append(Exchange(host.outgoing(peer), incoming, incoming_weights, host.mixing.own.item(peer)))
         self._public: IntArray = host.model.copy()
         """(K,) public copy v of each peer's model, kept by the peer."""
-        first, sources = host.model.tolist(), host.graph.source.tolist()
-        self._around: IntArray = np.array(
-            [
-                host.combine([first[sources[edge]] for edge in exchange.incoming], exchange.weights)
-                for exchange in self._exchanges
-            ],
-            np.int64,
-        )
+        sums_around = []
+        for exchange in self._exchanges:
+            copies = host.model[host.graph.source[exchange.incoming]].tolist()
+            sums_around.append(host.combine(copies, exchange.weights))
+        self._around: IntArray = np.array(sums_around, np.int64)
         """(K,) weighted sum of the public copies of each peer's neighbours."""
 
     def exchange(self, peer: int, round: int) -> Exchange:

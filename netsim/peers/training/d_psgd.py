@@ -42,13 +42,14 @@ class DPsgd(ExchangeProtocol):
         most = max(map(len, host.neighbours))
         if self.backup and self.backup >= most:
             raise ParameterError("backup", self.backup, f"must be below {most}, the most neighbours that a peer has")
-        own, edge = host.mixing.own.tolist(), host.mixing.edge.tolist()
+        own_weights, edge_weights = host.mixing.own.tolist(), host.mixing.edge.tolist()
+        self._exchanges = []
         # A model of weight 0 is neither sent nor awaited: weights in one direction only make the graph directed.
-        used = [[e for e in edges if edge[e]] for edges in host.neighbours]
-        self._exchanges = [
-            Exchange([e for e in host.outgoing(peer) if edge[e]], edges, [edge[e] for e in edges], own[peer])
-            for peer, edges in enumerate(used)
-        ]
+        for peer, edges in enumerate(host.neighbours):
+            outgoing = [edge for edge in host.outgoing(peer) if edge_weights[edge]]
+            incoming = [edge for edge in edges if edge_weights[edge]]
+            weights = [edge_weights[edge] for edge in incoming]
+            self._exchanges.append(Exchange(outgoing, incoming, weights, own_weights[peer]))
 
     def exchange(self, peer: int, round: int) -> Exchange:
         """Return the messages and weights of `peer`, the same in every round."""

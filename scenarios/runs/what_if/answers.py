@@ -126,13 +126,16 @@ def answers_table(answers: Sequence[Answer]) -> object:
     columns: dict[str, list[Any]] = {name: [] for name in kinds}
     for answer in answers:
         was, then, change = answer.was, answer.then, answer.change
-        row = (
-            *(was.round, change.sort, change.client, None if change.sort == "without" else change.value, was.start_s, was.end_s),
-            *(None if then is None else then.end_s, answer.saved_s, was.delivered, None if then is None else then.delivered),
-            *(was.last, None if then is None else then.last),
-        )
-        for name, value in zip(kinds, row, strict=True):
-            columns[name].append(value)
+        row = {
+            "round": was.round, "change": change.sort, "client": change.client,
+            "value": None if change.sort == "without" else change.value,
+            "start_s": was.start_s, "end_s": was.end_s, "saved_s": answer.saved_s,
+            "delivered": was.delivered, "last": was.last,
+        }
+        if then is not None:
+            row |= {"then_end_s": then.end_s, "then_delivered": then.delivered, "then_last": then.last}
+        for name, column in columns.items():
+            column.append(row.get(name))
     schema = pa.schema(list(kinds.items()), metadata={"netsim.table": "what_ifs", "netsim.format": str(FORMAT)})
     return pa.Table.from_arrays([pa.array(columns[name], kind) for name, kind in kinds.items()], schema=schema)
 
