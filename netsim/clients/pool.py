@@ -151,13 +151,18 @@ class ClientPool(Tallies):
 
     def unused_columns(self) -> list[str]:
         """Return the columns of an attempt's record that have no content in this run."""
-        queue = ["sent_after"] if self.medium.access.free else []
-        energy = [] if self.energy is not None else ["compute_j", "send_j", "receive_j"]
-        work = [] if self.medium.work.samples is not None else ["steps"] if self.life.says_samples else ["samples", "steps"]
-        kind = [] if self.life.says_samples else ["kind"]
-        group = [] if self.groups is not None else ["group"]
-        edge = [] if self.life.serving.tiered else ["edge"]
-        return queue + energy + work + kind + group + edge + ([] if self.life.retry else ["started_round"])
+        knows_work = self.medium.work.samples is not None
+        used = {
+            ("sent_after",): not self.medium.access.free,
+            ("compute_j", "send_j", "receive_j"): self.energy is not None,
+            ("samples",): knows_work or self.life.says_samples,
+            ("steps",): knows_work,
+            ("kind",): self.life.says_samples,
+            ("group",): self.groups is not None,
+            ("edge",): self.life.serving.tiered,
+            ("started_round",): self.life.retry,
+        }
+        return [name for names, is_used in used.items() if not is_used for name in names]
 
     def advance(self) -> None:
         """Bring presence, and the charges of batteries, up to the present time."""

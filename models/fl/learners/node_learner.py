@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -313,13 +314,13 @@ def _cache_of(
     edge. `weights`: weight of each edge. Clients count by their samples, edges by the samples of all clients below them, or
     equally if their weight is "equal".
     """
-    first, store, owner = node._versions.id(0), learner.store, SERVER if number < 0 else edge_node(number)
+    owner = SERVER if number < 0 else edge_node(number)
+    make_cache = partial(ModelCache, first=node._versions.id(0), store=learner.store, node=owner)
     if not node.edges:
-        return ModelCache(
-            sizes=learner.data_sizes, first=first, store=store, node=owner, members=lambda: np.asarray(coordinator == number)
-        )
+        # Clients may move, so the members are looked up at each use.
+        return make_cache(sizes=learner.data_sizes, members=lambda: np.asarray(coordinator == number))
     sizes = np.zeros(len(above), np.int64)
     for edge, member in node.edges.items():
         sizes[edge] = 1 if weights[edge] == "equal" else member.registered
     is_member = np.array(above) == number
-    return ModelCache(sizes=sizes, first=first, store=store, node=owner, members=lambda: is_member)
+    return make_cache(sizes=sizes, members=lambda: is_member)

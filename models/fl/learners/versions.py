@@ -92,26 +92,27 @@ class Versions:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Restore a state.
+        """Restore a state in place of the present versions.
 
         Raises:
             ParameterError: the state is of a network of another size.
         """
-        models, width, device = state["models"], len(self.model), self.model.device
-        if len(models[0]) != width:
-            raise ParameterError("models", (len(models), len(models[0])), f"this network has {width} numbers")
-        old_ids = [*self._recent, *(id for versions in self._held.values() for id in versions.values())]
+        models, size, device = state["models"], len(self.model), self.model.device
+        if len(models[0]) != size:
+            raise ParameterError("models", (len(models), len(models[0])), f"this network has {size} numbers")
+        old_ids = list(self._recent)
+        for held_versions in self._held.values():
+            old_ids += held_versions.values()
         numbers = [int(version) for version in state["versions"]]
-        loaded = [self.id(version) for version in numbers]
+        loaded_ids = [self.id(version) for version in numbers]
         self.newest = max(numbers)
-        for id, model in zip(loaded, models, strict=True):
+        for id, model in zip(loaded_ids, models, strict=True):
             self.store.put(id, torch.from_numpy(np.array(model, np.float32)).to(device))
-        recent = [version for version in sorted(numbers)[-self._kept :] if version > self.newest - self._kept]
+        recent = [version for version in sorted(numbers) if version > self.newest - self._kept]
         self._recent = [self.store.hold(self.id(version)) for version in recent]
-        self._held = {
-            str(holder): {version: self.store.hold(self.id(version)) for version in versions}
-            for holder, versions in state["held"].items()
-        }
-        # `put` holds each id once, beside the holds above.
-        for id in [*old_ids, *loaded]:
+        self._held = {}
+        for holder, versions in state["held"].items():
+            self._held[str(holder)] = {version: self.store.hold(self.id(version)) for version in versions}
+        # The store keeps a model as long as it is held. `put` holds each loaded one once more than is needed.
+        for id in [*old_ids, *loaded_ids]:
             self.store.release(id)

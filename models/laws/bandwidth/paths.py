@@ -196,8 +196,14 @@ class GaussMarkov(_Paths):
         # Index 0 of the stream is for offsets in traces: a law by group may combine both.
         normal = ndtri(np.maximum(self._draws.uniforms(client + 1, end)[first:], _SMALLEST_U))
         noise = math.sqrt(1.0 - self._memory**2)
-        begin = float(normal[0]) if not first else self._memory * self._scores[client] + noise * float(normal[0])
-        scores = np.array(list(accumulate(normal[1:].tolist(), lambda x, z: self._memory * x + noise * z, initial=begin)))
+        first_score = float(normal[0])
+        if first > 0:
+            first_score = self._memory * self._scores[client] + noise * first_score
+
+        def next_score(score: float, z: float) -> float:
+            return self._memory * score + noise * z
+
+        scores = np.array(list(accumulate(normal[1:].tolist(), next_score, initial=first_score)))
         self._scores[client] = float(scores[-1])
         clients = np.array([client])
         mean, std, floor = (float(spread(value, clients)[0]) for value in (self._mean, self._std, self._floor))

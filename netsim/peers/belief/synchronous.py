@@ -81,9 +81,13 @@ class SynchronousBelief(BeliefProtocol):
         """Set `goal`, the number of exchanges if nothing is lost, and return the messages after them."""
         rules = self.rules
         ideal = Iterates(self._maths, self._fields, rules.damping, self.links.graph.edges)
-        most = rules.exchanges if rules.exchanges is not None else rules.max_exchanges
-        while ideal.done < most and (rules.exchanges is not None or not ideal.residual <= rules.tolerance):
-            ideal.advance()
+        if rules.exchanges is not None:
+            for _ in range(rules.exchanges):
+                ideal.advance()
+        else:
+            # `not <=`: also while the residual is NaN.
+            while ideal.done < rules.max_exchanges and not ideal.residual <= rules.tolerance:
+                ideal.advance()
         self.goal = ideal.done
         return ideal
 

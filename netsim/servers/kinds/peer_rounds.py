@@ -338,15 +338,15 @@ class PeerRounds:
         self._settled_s = until_s
 
     def _count_attempts(self, until_s: float) -> None:
-        """Hand over the attempts that have begun, which are recorded and counted as they end."""
+        """Hand the attempts that have begun over to the pool, which records and counts them as they end."""
         pool = self._host.pool
         if self._begun:
             begun = np.array(self._begun, np.int64)
             parts = []
             for number, own in self._rounds.items():
-                peers, *causes = begun[begun[:, 0] == number, 1:].T
-                for row, values in zip((NUMBER, BEGUN, AFTER), causes, strict=True):
-                    own.attempts.counts[row, peers] = values
+                peers, numbers, causes, after = begun[begun[:, 0] == number, 1:].T
+                counts = own.attempts.counts
+                counts[NUMBER, peers], counts[BEGUN, peers], counts[AFTER, peers] = numbers, causes, after
                 parts.append(own.attempts.take(peers))
             pool.whole_rounds.join(parts[0].append_tables(parts[1:]), {number: own.draws for number, own in self._rounds.items()})
             self._begun.clear()

@@ -247,16 +247,19 @@ def _node_world(
     """
     section = world.scenario.edges
     assert section is not None
-    rule, policy, path = world.scenario.server, world.scenario.method, "policy"
-    if node >= 0:
-        tier = section.tiers[layout.tiers[node]]
-        rule, policy, path = tier.server, tier.policy, f"edges.tiers.{layout.tiers[node]}.policy"
+    if node < 0:
+        rule, policy, path, prefix = world.scenario.server, world.scenario.method, "policy", "edges."
+    else:
+        number = layout.tiers[node]
+        tier = section.tiers[number]
+        rule, policy, path, prefix = tier.server, tier.policy, f"edges.tiers.{number}.policy", f"edges.{layout.names[node]}."
     parts = {field.name: getattr(world, field.name) for field in fields(World)}
     population = world.population
     if of_edges is not None:
-        parts |= {"data_sizes": _samples_below(world, layout), "availability": of_edges[1]}
-        population = of_edges[0].population
-    streams = Streams(world.streams.seed, "edges." if node < 0 else f"edges.{layout.names[node]}.")
+        edge_context, edge_availability = of_edges
+        parts |= {"data_sizes": _samples_below(world, layout), "availability": edge_availability}
+        population = edge_context.population
+    streams = Streams(world.streams.seed, prefix)
     parts["context"] = replace(world.context, population=population, streams=streams)
     return NodeWorld(
         **parts,
