@@ -40,8 +40,8 @@ class Refl(ReflParameters, PlainUpdates):
 def deviations(updates: Tensor, staleness: IntArray) -> FloatArray:
     """Return the squared distance (n,) of each late update from the mean of the fresh ones; 0 for fresh updates.
 
-    `updates`: (n, d). REFL measures how far a late update moves the mean of the m fresh ones, relative to the norm of the mean: by
-    1 / (m + 1) of the distance. Both factors are the same for all late updates and cancel in L_k / L_max.
+    `updates`: (n, d). REFL measures how far a late update moves the mean of the m fresh ones, relative to the norm of the mean:
+    by 1 / (m + 1) of the distance. Both factors are the same for all late updates and cancel in L_k / L_max.
     """
     distances: FloatArray = np.zeros(len(staleness))
     fresh, late = np.flatnonzero(staleness == 0).tolist(), np.flatnonzero(staleness > 0).tolist()
