@@ -113,17 +113,17 @@ def test_who_is_best_where(four: tuple[Sweep, Comparison]) -> None:
 
 
 def test_the_sets_of_best_hold_in_all_cells_together(tmp_path: Path) -> None:
-    # Between what 95 % asks of one cell and what it asks of each of eight.
+    # Between what 95 % asks of one cell and what it asks of each of four (a t of 3.08 between 2.78 and 4.31).
     gap = np.array([1.0, 1.0, 1.0, 1.4, 0.9])
     scatter = np.array([0.0, 0.33, -0.33, 0.22, -0.22])
     reached = [[20.0] * 5, (20.0 - 0.33 * gap + scatter).tolist(), [60.0, 61.0, 62.0, 63.0, 64.0]]
-    times = {(float(value), 2.0): reached for value in range(8)}
+    times = {(float(value), 2.0): reached for value in range(4)}
     sweep, comparison = study_of(tmp_path / "s", times, dict.fromkeys(times, 100.0))
     study = cells_of(sweep, comparison, settings_of(sweep), KEYS[:1])
     assert study is not None
     values = np.array(times[0.0, 2.0]).T
     assert set_of_best(values, higher=False).members.tolist() == [False, True, False]
-    assert [one.best.members.tolist() for one in best_in_cells(study, "target_s")] == [[True, True, False]] * 8
+    assert [one.best.members.tolist() for one in best_in_cells(study, "target_s")] == [[True, True, False]] * 4
 
 
 def test_no_run_that_reaches_the_target_shows_no_difference(tmp_path: Path) -> None:
