@@ -145,10 +145,14 @@ def share_over_time(frame: pd.DataFrame, what: str, unit: Unit = "rounds") -> Re
     `frame`: a row for each change (`change_table`). `what`: "delay" for declarations, "recovery" for recoveries. None if there
     is no change to declare, or none to recover from.
     """
-    suffix, ends = ("rounds", "rounds") if unit == "rounds" else ("s", "seconds")
-    if what == "recovery":
-        frame, ends = frame[frame["watched_rounds"] > 0], "watched_rounds" if unit == "rounds" else "watched_s"
+    in_rounds = unit == "rounds"
+    if what == "delay":
+        # A change can be declared until the next one.
+        end_column = "rounds" if in_rounds else "seconds"
+    else:
+        frame = frame[frame["watched_rounds"] > 0]
+        end_column = "watched_rounds" if in_rounds else "watched_s"
     if not len(frame):
         return None
-    times = frame[f"{what}_{suffix}"].fillna(np.inf).to_numpy(np.float64)
-    return share_reached(times.tolist(), frame[ends].to_numpy(np.float64).tolist())
+    times = frame[f"{what}_rounds" if in_rounds else f"{what}_s"].fillna(np.inf).to_numpy(np.float64)
+    return share_reached(times.tolist(), frame[end_column].to_numpy(np.float64).tolist())

@@ -71,12 +71,13 @@ def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str
         cells = [f"{value:g}"]
         for line in study.lines:
             line_values = line.at.tolist()
-            index = line_values.index(value) if value in line_values else None
-            if index is None:  # this line was not run at the value
+            if value not in line_values:  # this line was not run at the value
                 cells.append("")
                 continue
-            star = "" if line.best is None or not line.best.members[index] or is_tied(line) else " *"
-            cells.append(value_cell(by_variant[line.variants[index]], comparison, study.metric) + star)
+            index = line_values.index(value)
+            may_be_best = line.best is not None and line.best.members[index] and not is_tied(line)
+            cell = value_cell(by_variant[line.variants[index]], comparison, study.metric)
+            cells.append(f"{cell} *" if may_be_best else cell)
         rows.append(cells)
     return header, rows
 

@@ -386,8 +386,10 @@ class ClientPool(Tallies):
         for client in new_clients:
             life.begin(self.alive_now[client], now, has_model=client in holders)
         self.models_sent -= len(holders.intersection(new_clients))
+        if len(new_clients) == len(updates):
+            return
         # Updates that were begun in an earlier round: kept ones are sent again, unfinished ones go on by themselves.
-        for update in updates if len(new_clients) < len(updates) else ():
+        for update in updates:
             if update.begun_round != round:
                 life.begin_again(update, now)
 

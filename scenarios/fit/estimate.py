@@ -202,7 +202,13 @@ def _check_laws(forced: Mapping[str, str], log: Log) -> None:
             raise UserError(f"laws: {phase} = {kind!r}: must be {_NONE!r} (one law for all rounds), or left out")
         if phase not in phases:
             raise UserError(f"laws: {phase}: the log has no such phase; {did_you_mean(phase, phases)}")
-        kinds = PRESENCES if phase == PRESENT else BANDWIDTHS if phase in RATES else KINDS
+        kinds: tuple[str, ...]
+        if phase == PRESENT:
+            kinds = PRESENCES
+        elif phase in RATES:
+            kinds = BANDWIDTHS
+        else:
+            kinds = KINDS
         if kind not in kinds:
             raise UserError(f"laws: {phase} = {kind!r}: unknown law; {did_you_mean(kind, kinds)}")
 

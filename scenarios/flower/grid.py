@@ -17,7 +17,7 @@ from netsim.core.clock import LAST, NothingScheduledError
 from netsim.servers.kinds import messages as engine
 from scenarios.flower import internals
 from scenarios.flower.randomness import restore_state, save_state
-from scenarios.flower.simulated_time import EPOCH_S, AppTime, inside
+from scenarios.flower.simulated_time import EPOCH_S, AppTime, mark_code
 from scenarios.schema.errors import UserError
 from scenarios.schema.section import Tables
 
@@ -55,7 +55,7 @@ def _called_by_app(method: Callable[P, T]) -> Callable[P, T]:
             message = f"its ServerApp calls Grid.{method.__name__} in a thread of its own"
             grid.refuse(f"{message}, whose place in simulated time nothing tells; call the Grid in the thread of main")
         grid.check()
-        with inside(grid.time, False), grid.own_randomness():
+        with mark_code(grid.time, is_app=False), grid.own_randomness():
             return method(*args, **kwargs)
 
     return check_and_call
@@ -168,7 +168,7 @@ class SimulatedGrid(Grid):
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         """Send messages and return their ids."""
         # A generator of messages is code of the app, so it runs in simulated time.
-        with inside(self.time, True):
+        with mark_code(self.time, is_app=True):
             batch = list(messages)
         return self._push(batch)
 
@@ -193,7 +193,7 @@ class SimulatedGrid(Grid):
     @_called_by_app
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Send messages and return their replies, after at most `timeout` seconds (None: no limit)."""
-        with inside(self.time, True):
+        with mark_code(self.time, is_app=True):
             batch = list(messages)
         ids = self._push(batch)
         self._timeout_s = float("inf") if timeout is None else timeout
@@ -247,7 +247,7 @@ class SimulatedGrid(Grid):
         if self._working:
             self._nodes.pause(seconds)
             return
-        with inside(self.time, False), self.own_randomness():
+        with mark_code(self.time, is_app=False), self.own_randomness():
             self._wait(lambda: self._server.wait_until(self._clock.now + seconds))
 
     def _wait(self, wait: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from netsim.clients.rules import Load
 from scenarios.flower import internals
 from scenarios.flower.randomness import seed_all
-from scenarios.flower.simulated_time import AppTime, inside
+from scenarios.flower.simulated_time import AppTime, mark_code
 from scenarios.schema.errors import UserError, first_line
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Nodes:
         seed_all(self._seed, client, number)
         node = internals.node_id(client)
         try:
-            with internals.task_identity(node), inside(time, True):
+            with internals.task_identity(node), mark_code(time, is_app=True):
                 reply: Any = self._app(message, self._context(client))
         except (Exception, SystemExit) as error:
             return self._build_answer(message, self._error_reply(message, error))

@@ -13,7 +13,7 @@ from scenarios.flower.app import find_app
 from scenarios.flower.process_state import preserve_process
 from scenarios.flower.randomness import preserve_states, seed_all
 from scenarios.flower.reports import report_server_metrics
-from scenarios.flower.simulated_time import inside, simulate_time
+from scenarios.flower.simulated_time import mark_code, simulate_time
 from scenarios.schema.errors import UserError, first_line
 from scenarios.schema.servers.flower import check_work
 
@@ -116,7 +116,7 @@ class AppRun:
             stack.enter_context(run_in_one_thread(grid))
             stack.enter_context(simulate_time(grid.time, self.app.owns))
             try:
-                with inside(grid.time, True):
+                with mark_code(grid.time, is_app=True):
                     serverapp(grid, context)
             except RunOverError:
                 raise

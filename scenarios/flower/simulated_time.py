@@ -40,7 +40,7 @@ class AppTime:
     def __init__(self, now_s: Callable[[], float], sleep: Callable[[float], object], is_file: Callable[[str], bool]) -> None:
         self.now_s, self.sleep = now_s, sleep
         self.thread = threading.get_ident()
-        self.inside = False
+        self.in_app_code = False
         """True while code of the app runs."""
         self._is_file = is_file
         self._sees_app_time: dict[str, bool] = {}
@@ -59,7 +59,7 @@ _present: AppTime | None = None
 def _app_time(caller: types.FrameType) -> AppTime | None:
     """Return the app's time if `caller` is code that sees it, else None, for real time."""
     present = _present
-    if present is None or not present.inside or threading.get_ident() != present.thread:
+    if present is None or not present.in_app_code or threading.get_ident() != present.thread:
         return None
     return present if present.is_for(caller.f_code.co_filename) else None
 
@@ -193,10 +193,10 @@ def simulate_time(app: AppTime, is_app: Callable[[str], bool]) -> Iterator[None]
 
 
 @contextmanager
-def inside(app: AppTime, value: bool) -> Iterator[None]:
-    """Mark the code of the block as the app's (`value` True), or as netsim's, called by the app."""
-    before, app.inside = app.inside, value
+def mark_code(app: AppTime, *, is_app: bool) -> Iterator[None]:
+    """Mark the code of the block as the app's, or as netsim's, called by the app; then restore the mark from before."""
+    before, app.in_app_code = app.in_app_code, is_app
     try:
         yield
     finally:
-        app.inside = before
+        app.in_app_code = before

@@ -297,6 +297,15 @@ class FederatedLearner:
         """Facts of the workers for the summary; None without workers."""
         return self._work.executor.facts()
 
+    def _delivered_updates(self, deliveries: Delivered) -> list[Update]:
+        """Return the delivered updates, each with the model that it started from."""
+        steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
+        columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
+        return [
+            Update(client, round, self.versions.start(version), epsilon, step_count)
+            for client, round, version, epsilon, step_count in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
         """Train the delivered updates and aggregate them into the model; return their requested content, or None.
 
@@ -307,13 +316,7 @@ class FederatedLearner:
             ValueError: an update starts from a version that is no longer kept.
             MemoryError: the device cannot hold the updates.
         """
-        steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
-        columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        new = [
-            Update(client, round, self.versions.start(version), epsilon, step_count)
-            for client, round, version, epsilon, step_count in rows
-        ]
+        new = self._delivered_updates(deliveries)
         wants_content = want_updates or want_losses
         if not new and self._cache is None:
             return self._content(None, 0, want_updates, want_losses) if wants_content else None
@@ -323,8 +326,8 @@ class FederatedLearner:
                 present = self.versions.id(self.version)
                 computed, step = self.aggregator.compute_cached_step(self._cache, new, deliveries, present, want_losses)
                 self.apply_step(step)
-            # The buffer is not full: keep the updates, and the versions from which they started.
             elif len(self._waiting) + len(new) < self._buffer:
+                # The buffer is not full: keep the updates, and the versions from which they started.
                 self._waiting += new
                 self.versions.retain([update.start.number for update in self._waiting], holder="buffer")
                 computed = self._work.content(new, self.store, want_losses=want_losses) if wants_content else None

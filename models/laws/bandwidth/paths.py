@@ -280,10 +280,11 @@ class MarkovLevels(_Paths):
         level_draws, duration_draws = u[0::2], u[1::2]
         levels = np.empty(end - first, np.int64)
         for i, draw in enumerate(level_draws.tolist()):
-            if first or i:
+            if first + i > 0:
                 possible = self._next_levels[self._level[client]]
                 level = possible[min(int(draw * len(possible)), len(possible) - 1)]
             else:
+                # The first level of a path has the stationary law.
                 level = min(int(np.searchsorted(np.cumsum(self._share), draw, "right")), len(self._levels) - 1)
             levels[i] = self._level[client] = level
         return _NewSteps(-self._stay[levels] * np.log1p(-duration_draws), self._levels[levels])

@@ -134,13 +134,13 @@ class Oort(NoProbes, StateFields):
         return self._penalise_slow(score, self._duration_s[clients])
 
     def _penalise_slow(self, score: FloatArray, duration_s: FloatArray) -> FloatArray:
-        """Multiply the scores (n,) of clients slower than T by (T / D_k)^alpha."""
+        """Return the scores (n,), those of clients slower than the target T of the pacer multiplied by (T / duration)^alpha."""
         target_s = self._pacer.target_s(self._duration_s)
         if target_s is None or self._parameters.alpha == 0:
             return score
-        slower, late = np.ones(len(score)), duration_s > target_s
-        slower[late] = (target_s / duration_s[late]) ** self._parameters.alpha
-        return np.asarray(score * slower)
+        factor, is_slower = np.ones(len(score)), duration_s > target_s
+        factor[is_slower] = (target_s / duration_s[is_slower]) ** self._parameters.alpha
+        return np.asarray(score * factor)
 
     def _exploit(self, seen: BoolArray, size: int, round: int, rng: np.random.Generator) -> IntArray:
         """Draw `size` of the clients that are True in `seen` (K,), with probabilities proportional to their scores.

@@ -148,8 +148,12 @@ def _sort_terms(terms: list[float]) -> list[float]:
     # Number of positive terms of each size, less that of negative ones.
     surplus: Counter[float] = Counter()
     for term in terms:
-        surplus[abs(term)] += 1 if term > 0 else -1
-    return sorted(math.copysign(size, count) for size, count in surplus.items() if size for _ in range(abs(count)))
+        if term:
+            surplus[abs(term)] += 1 if term > 0 else -1
+    kept: list[float] = []
+    for size, count in surplus.items():
+        kept += [math.copysign(size, count)] * abs(count)
+    return sorted(kept)
 
 
 class ActivityEnergy:

@@ -126,7 +126,7 @@ class Bundle:
         self._refresh(flow_class)
 
     def remove(self, flow_class: FlowClass, now_s: float) -> None:
-        """Remove a class with its members. Its `served` then holds at `now_s`."""
+        """Remove a class with its members, and set its `served` to the bytes served up to `now_s`."""
         self._advance(now_s)
         flow_class.served = self.served_bytes(flow_class, now_s)
         place = bisect_left(self.order, (flow_class.limit, flow_class.number))

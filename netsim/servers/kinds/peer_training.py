@@ -221,15 +221,16 @@ class PeersAtWork(StateFields):
 
         Messages that can still arrive, training, timers that end a wait, and peers that come back and go on are under way.
         """
-        rests = not self.protocol.never_rests
-        if self._foreseen is not None or self._at_work or (self._timers and rests):
+        # The timers of a protocol that never rests go on for ever, also if nothing can arrive any more.
+        endless = self.protocol.never_rests
+        if self._foreseen is not None or self._at_work or (self._timers and not endless):
             return False
         returning = np.flatnonzero(self._away & self.pool.ever_present()).tolist()
         if not all(self._rests_at_return(peer) for peer in returning):
             return False
-        if not (self.transport.waiting or self._timers or (returning and not rests)):
+        if not (self.transport.waiting or self._timers or (returning and endless)):
             return True
-        return self.transport.is_futile(anywhere=not rests)
+        return self.transport.is_futile(anywhere=endless)
 
     def _rests_at_return(self, peer: int) -> bool:
         """Return True if `peer`, which is away, would only wait for messages at its return."""
