@@ -69,7 +69,7 @@ class Correction(Protocol):
         model.
         """
 
-    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
+    def new_vectors(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
         """Return the new vectors (n, d) of clients whose parameters have `moved` (n, d) by these `local` steps.
 
         `gradients` (n, d): at the received model, for a method whose `demands` ask for them.
@@ -86,7 +86,7 @@ class NoCorrection:
     def shift(self, own: Tensor, mean: Tensor) -> Tensor:
         return own.new_zeros(own.shape)
 
-    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
+    def new_vectors(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
         return own
 
 

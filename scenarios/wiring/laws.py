@@ -209,7 +209,7 @@ class _LinkLaw(Generic[LawT]):
     """Key of the law within the section: "delay" or "channel"."""
     context: Context
 
-    def after(self, step: Step) -> Self:
+    def apply(self, step: Step) -> Self:
         """Return the law as `step` changes it."""
         law = self.law.change(step.parameters, step.clients, f"{step.path}.{self.name}") if step.parameters else self.law
         return replace(self, law=law)
@@ -247,9 +247,9 @@ class _Delay(_LinkLaw[DelayLaw]):
     besides_s: float | FloatArray = 0.0
     """Seconds added to those of the law."""
 
-    def after(self, step: Step) -> Self:
+    def apply(self, step: Step) -> Self:
         """Return the delay as `step` changes its law and its bandwidth."""
-        changed = super().after(step)
+        changed = super().apply(step)
         if step.bandwidth is None:
             return changed
         return replace(changed, bandwidth=changed_bandwidth(self.bandwidth, step, self.path, self.context.population))

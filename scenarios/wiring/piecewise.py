@@ -22,7 +22,7 @@ Joined: TypeAlias = Unchanging[LawT] | Piecewise[LawT] | ScriptedLaw[LawT]
 class Changing(Segment[LawT_co], Protocol[LawT_co]):
     """Law of a scenario that change points alter, before `build` makes it a law of the engine."""
 
-    def after(self, step: Step) -> Changing[LawT_co]:
+    def apply(self, step: Step) -> Changing[LawT_co]:
         """Return the law after `step`; raises UserError."""
 
     def build(self, step: Step | None = None) -> LawT_co:
@@ -54,7 +54,7 @@ def _build_all(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT]:
     segments, laws, starts = [first], [first.build()], list[float]()
     present = first
     for step in steps:
-        present = present.after(step)
+        present = present.apply(step)
         if starts and starts[-1] == step.start:
             laws[-1], segments[-1] = present.build(step), present
         else:
@@ -82,7 +82,7 @@ def _build_on_demand(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT]:
         in_force = [*written[: bisect_left(written, passed)], *drawn[max(drawn_count - 1, 0) : drawn_count]]
         result = first
         for i in sorted(in_force):
-            result = result.after(steps[i])
+            result = result.apply(steps[i])
         return result
 
     segments = LazyLaws(count=len(starts) + 1, make=segment)

@@ -30,7 +30,7 @@ class DynamicRegularisation:
         """Return alpha H_k = -g_k, which is added to the gradients of clients; `own` (n, d): H_k."""
         return own * self.pull
 
-    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
+    def new_vectors(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
         """Return H_k (n, d) after the updates `moved` (n, d)."""
         return own + moved
 

@@ -26,10 +26,10 @@ class _ByValue(PlainUpdates, ABC):
         """Return the middle (d,) of `updates` (n, d), each times its staleness factor (n,)."""
         if not (factors == 1.0).all():
             updates = updates * torch.from_numpy(factors.astype(np.float32)).to(updates.device)[:, None]
-        return self.middle(updates)
+        return self.robust_mean(updates)
 
     @abstractmethod
-    def middle(self, updates: Tensor) -> Tensor:
+    def robust_mean(self, updates: Tensor) -> Tensor:
         """Return the middle (d,) of updates (n, d), n >= 1."""
 
 
@@ -38,11 +38,11 @@ class Median(_ByValue):
 
     Example:
         >>> import torch
-        >>> Median().middle(torch.tensor([[1.0], [2.0], [90.0]]))
+        >>> Median().robust_mean(torch.tensor([[1.0], [2.0], [90.0]]))
         tensor([2.])
     """
 
-    def middle(self, updates: Tensor) -> Tensor:
+    def robust_mean(self, updates: Tensor) -> Tensor:
         ordered = updates.sort(dim=0).values
         low, high = (len(updates) - 1) // 2, len(updates) // 2
         return ordered[low].add(ordered[high]).mul_(0.5)
@@ -53,11 +53,11 @@ class TrimmedMean(_ByValue, TrimmedMeanParameters):
 
     Example:
         >>> import torch
-        >>> TrimmedMean(share=0.4).middle(torch.tensor([[1.0], [2.0], [90.0]]))
+        >>> TrimmedMean(share=0.4).robust_mean(torch.tensor([[1.0], [2.0], [90.0]]))
         tensor([2.])
     """
 
-    def middle(self, updates: Tensor) -> Tensor:
+    def robust_mean(self, updates: Tensor) -> Tensor:
         # 1e-9: a product that is a whole number up to rounding counts as that number.
         cut = math.floor(self.share * len(updates) + 1e-9)
         return updates.sort(dim=0).values[cut : len(updates) - cut].mean(dim=0)
@@ -71,11 +71,11 @@ class Krum(_ByValue, KrumParameters):
 
     Example:
         >>> import torch
-        >>> Krum().middle(torch.tensor([[1.0], [2.0], [2.5], [90.0]]))
+        >>> Krum().robust_mean(torch.tensor([[1.0], [2.0], [2.5], [90.0]]))
         tensor([2.])
     """
 
-    def middle(self, updates: Tensor) -> Tensor:
+    def robust_mean(self, updates: Tensor) -> Tensor:
         """Return the mean (d,) of those of `updates` (n, d) with the least scores; a single update is its own mean."""
         count = len(updates)
         if count == 1:

@@ -33,7 +33,7 @@ class ControlVariates:
         """Return c - c_k, which is added to the gradients of clients; `own` (n, d): c_k, `mean` (d,): c."""
         return mean - own
 
-    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
+    def new_vectors(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
         """Return c_k+ (n, d): `gradients` with option I, else c_k - c + (x - y)/(tau eta), with `moved` (n, d) = y - x."""
         if gradients is not None:
             return gradients

@@ -36,7 +36,7 @@ class Unscored(NamedTuple):
     since_round: int | None = None
     """First round since which every evaluation has found such samples; None if the last evaluation found none."""
 
-    def after(self, round: int, samples: int) -> Unscored:
+    def plus(self, round: int, samples: int) -> Unscored:
         """Return the record after an evaluation at the close of `round` that found `samples` test samples without scores."""
         if not samples:
             return Unscored(self.of)
@@ -107,7 +107,7 @@ class ModelTests:
         versions, work = self._versions, self._work
         with explain_out_of_memory(self._device, "testing the model"):
             quality = self._evaluator.quality(versions.newest, versions.model, batch_statistics=work.local_statistics)
-        self.unscored = self.unscored.after(round, quality.unscored)
+        self.unscored = self.unscored.plus(round, quality.unscored)
         return quality if work.losses is None else replace(quality, training_loss=work.losses.take())
 
     def accuracy_of(self, model: Tensor) -> float:

@@ -39,19 +39,19 @@ class Corrections:
         """Return the term that is added to every gradient (n, d) of clients with the vectors `own` (n, d)."""
         return self._correction.shift(own, self.mean)
 
-    def after(self, own: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
-        """Return the new vectors (n, d) of clients after training; `protocols.Correction.after` explains the arguments."""
-        return self._correction.after(own, self.mean, moved, local, gradients)
+    def new_vectors(self, own: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
+        """Return the new vectors (n, d) of clients after training; `protocols.Correction.new_vectors` explains the arguments."""
+        return self._correction.new_vectors(own, self.mean, moved, local, gradients)
 
-    def deliver(self, clients: Sequence[int], own: Tensor, after: Tensor) -> None:
-        """Replace the vectors `own` (n, d) of `clients`, each client once, by `after` (n, d): their updates have arrived.
+    def deliver(self, clients: Sequence[int], own: Tensor, new: Tensor) -> None:
+        """Replace the vectors `own` (n, d) of `clients`, each client once, by `new` (n, d): their updates have arrived.
 
         Vectors stay unchanged if the new ones are not finite.
         """
-        finite = after.isfinite().all(1)
+        finite = new.isfinite().all(1)
         changed = [client for client, is_finite in zip(clients, finite.tolist(), strict=True) if is_finite]
-        self.mean += (after[finite] - own[finite]).sum(0) / self._clients
-        self._own.keep(changed, after[finite])
+        self.mean += (new[finite] - own[finite]).sum(0) / self._clients
+        self._own.keep(changed, new[finite])
 
     def add_to(self, step: Tensor, columns: slice | Tensor) -> None:
         """Add the server's part of the correction to `columns` of its `step`, in place."""

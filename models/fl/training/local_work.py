@@ -85,7 +85,7 @@ class SampleCounts(NamedTuple):
             "a trainer with eager = True has them count what it processes (without [edges], and with a server)"
         )
 
-    def after(self, result: Result) -> SampleCounts:
+    def plus(self, result: Result) -> SampleCounts:
         """Return the sums with one more result added."""
         return SampleCounts(self.processed + result.samples, self.planned + result.planned)
 
@@ -283,7 +283,7 @@ class LocalWork:
         moved = content[:, self._trainer.layout.columns]
         after = None
         if own is not None:
-            after = self.corrections.after(own, moved, self.local_steps(updates), self._gradients(updates, starts))
+            after = self.corrections.new_vectors(own, moved, self.local_steps(updates), self._gradients(updates, starts))
         if self.local_statistics:
             content[:, width:] = 0.0
             # Models that are sent never change, so a sender's copy stays valid.
@@ -346,7 +346,7 @@ class LocalWork:
         What was trained ahead of these updates is dropped from `_ahead` and `_arrived`; both must lose the same keys.
         """
         for key, result in computed.results.items():
-            self.counted = self.counted.after(result)
+            self.counted = self.counted.plus(result)
             self._ahead.pop(key, None)
             self._arrived.discard(key)
         self.memory, self.left_out = computed.memory, computed.left_out

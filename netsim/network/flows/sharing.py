@@ -432,11 +432,10 @@ def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
 
 
 def _fill_link(link: Link) -> float:
-    """Raise the rates of the undecided bundles of `link` until it is full: split each into classes at their limit and classes
-    below.
+    """Raise the rates of the undecided bundles of `link` until it is full.
 
-    Return the level (penalty x rate of the classes below their limits) at which the link is full; inf if no class needs more than
-    its limit.
+    Each bundle is split into classes at their limit and classes below. Return the level (penalty x rate of the classes below
+    their limits) at which the link is full; inf if no class needs more than its limit.
     """
     # Subtract the load of decided bundles from the capacity.
     left, rising = link.capacity, []

@@ -169,7 +169,7 @@ class Flooding(GossipProtocol):
             arrival_s = self.draws.arrivals_s(sent_s, client, size)
             sends = (known_s <= end_s)[graph.source]
             first = np.flatnonzero(sends & (arrival_s == known_s[graph.target]) & (graph.target != client))
-            sends[graph.reverse[self._givers(first, known_s, client)]] = False
+            sends[graph.reverse[self._first_edges(first, known_s, client)]] = False
             arrived += sends & (arrival_s <= end_s)
             news = self.payload.item(int(self._ranks[client]))
             late = np.flatnonzero(sends & (arrival_s > end_s))
@@ -177,7 +177,7 @@ class Flooding(GossipProtocol):
         links.count(arrived, size)
         self._set_knowledge(times <= end_s)
 
-    def _givers(self, first: IntArray, known_s: FloatArray, origin: int) -> IntArray:
+    def _first_edges(self, first: IntArray, known_s: FloatArray, origin: int) -> IntArray:
         """Return the edge, among `first` (ascending), over which each client first hears of the item of `origin`.
 
         Messages of one instant arrive in the order in which they were sent; a client sends in the order of its neighbours.
@@ -188,11 +188,10 @@ class Flooding(GossipProtocol):
         # Fast path: no two messages reach a client at the same time, so there are no ties to decide.
         if len(receivers) == len(first):
             return first
-        givers: IntArray = first[place]
+        first_edges: IntArray = first[place]
         # Ties: go through the instants at which clients hear of the item, and number the clients in the order in which they send
         # it on. Of several messages that reach a client at one instant, the one whose sender has the lowest number came first.
-        order = np.full(graph.clients, -1)
-        """Place of each client in the order of forwarding; -1: it does not know the item yet."""
+        order = np.full(graph.clients, -1)  # place of each client in the order of forwarding; -1: does not know the item yet
         order[origin] = 0
         for time_s in np.unique(known_s[receivers]).tolist():
             open_edges = np.flatnonzero(known_s[target] == time_s)
@@ -203,11 +202,11 @@ class Flooding(GossipProtocol):
                 usable = usable[np.lexsort((order[source[usable]], target[usable]))]
                 clients, first_of_client = np.unique(target[usable], return_index=True)
                 usable = usable[first_of_client]
-                givers[np.searchsorted(receivers, clients)] = first[usable]
+                first_edges[np.searchsorted(receivers, clients)] = first[usable]
                 in_turn = clients[np.argsort(order[source[usable]], kind="stable")]
                 order[in_turn] = order.max() + 1 + np.arange(len(in_turn))
                 open_edges = open_edges[order[target[open_edges]] < 0]
-        return givers
+        return first_edges
 
     def _set_knowledge(self, knows: BoolArray) -> None:
         """Set the knowledge of all clients. `knows` (K, K): True if a client (column) knows the item of an origin (row)."""

@@ -161,7 +161,7 @@ class _Speed:
     flops_per_sample: float | FloatArray
     context: Context
 
-    def after(self, step: Step) -> _Speed:
+    def apply(self, step: Step) -> _Speed:
         """Return the speed and its noise as `step` changes them."""
         law = self.law.change(step.parameters, step.clients, f"{step.path}.noise") if step.parameters else self.law
         values = self.values

@@ -84,7 +84,7 @@ class _Number:
     path: str
     context: Context
 
-    def after(self, step: Step) -> _Number:
+    def apply(self, step: Step) -> _Number:
         """Return the bandwidth as `step` changes it."""
         return replace(self, values=changed_bandwidth(self.values, step, self.path, self.context.population))
 
@@ -128,7 +128,7 @@ class _Component:
     must_not_end: bool
     """True on a sub-channel, where a law must never end."""
 
-    def after(self, step: Step) -> _Component:
+    def apply(self, step: Step) -> _Component:
         """Return the bandwidth as `step` changes its parameters."""
         return replace(self, law=self.law.change(step.parameters, step.clients, f"{step.path}.bandwidth"))
 
