@@ -79,9 +79,9 @@ COSTS: Mapping[str, Mapping[Size, Cost]] = {
     "analytics_fig9": _size_costs(_estimate(2), 180, _estimate(1_000_000)),
     "analytics_fig10": _size_costs(_estimate(20), 320, _estimate(1_000_000)),
     "analytics_fig11": _size_costs(_estimate(20), 810, _estimate(1_000_000)),
-    "analytics_fig12": _size_costs(_estimate(30), _estimate(900), _estimate(1_000_000)),
+    "analytics_fig12": _size_costs(_estimate(30), 770, _estimate(1_000_000)),
     "analytics_table1": _size_costs(_estimate(2), 240, _estimate(1_000_000)),
-    "bp_ucb_timing": _size_costs(1, 48, 600),
+    "bp_ucb_timing": _size_costs(1, 48, 1_670),
     "bp_ucb_timing_loss": _size_costs(_estimate(1), 65, 600),
     "bp_ucb_timing_topology": _size_costs(_estimate(1), 40, 480),
     "safa_table": _size_costs(3, _estimate(45), 360),
@@ -89,5 +89,5 @@ COSTS: Mapping[str, Mapping[Size, Cost]] = {
     "flow_cases": _size_costs(1, 1, 1),
     "overlays_table": _size_costs(8, 8, 8),
     "overlays_shared_core": _size_costs(28, 28, 28),
-    "ring_or_clique": _size_costs(_estimate(10), _estimate(110), _estimate(360)),
+    "ring_or_clique": _size_costs(_estimate(10), _estimate(110), 180),
 }
