@@ -292,8 +292,9 @@ class Jammers:
 
     def open_round(self, round: int) -> None:
         """Begin dwells that start with this round, after dwells in seconds that are due."""
-        self._round = round
-        if round == 1:
+        # The first round may not be number 1: an edge that the model of round 1 does not reach begins with a later one.
+        is_first, self._round = not self._round, round
+        if is_first:
             self.arm()
         # Dwells in seconds that are due now began before the round opened, so they come before dwells in rounds.
         self.catch_up()

@@ -35,8 +35,6 @@ def check_jammers(scenario: Scenario) -> None:
         target = target_of(jammer, scenario)
         if scenario.network is None and jammer.cables is not None:
             raise problem(("jammers", i, "cables"), jammer.cables, "there are no cables; add [network], or leave it out")
-        if scenario.jams_cables and jammer.cables is None:
-            raise problem(("jammers", i, "cables"), None, "must be given where another jammer has it: all jam cables, or none")
         if target == "peers" and jammer.jams is None and jammer.links is None and scenario.channels is not None:
             reason = "must be given where there are links between clients and sub-channels: 'peers' or 'channels'"
             raise problem(("jammers", i, "jams"), None, reason)

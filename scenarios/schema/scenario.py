@@ -261,7 +261,7 @@ class Scenario(Section):
 
     @property
     def jams_cables(self) -> bool:
-        """True if the jammers jam cables of `[network]`: all of them, or none."""
+        """True if a jammer jams cables of `[network]`."""
         return any(jammer.cables is not None for jammer in self.jammers)
 
     def jammers_of(self, target: str) -> list[Jammer]:

@@ -112,6 +112,8 @@ class RoutedNetwork:
         self.background: list[Traffic] = []
         """Background traffic, which begins with the first round."""
         self._has_begun = False
+        self._has_states = False
+        """True once cables whose losses have a memory have a state."""
         self._on_end: dict[str, Callable[[Key, str | None], None]] = {}
         self.log: Log | None = None
         """Records of transfers and links, if a table needs them."""
@@ -210,6 +212,9 @@ class RoutedNetwork:
         # Address of the draws: 32 bits for each end, then 64 bits for the number of the transfer between them. So the numbers of
         # a transfer do not depend on what else is sent. Owner, kind and cable are in the name of the stream.
         index = ((ends[0] + _ENDS) << 32 | (ends[1] + _ENDS)) << 64 | times
+        if not self._has_states:
+            # The model of the first round goes down to an edge before the edge opens a round of its clients.
+            self._advance_states(0, self.clock.now)
         wait_s, cause = 0.0, None
         for n in with_laws:
             cable, name = self.cables[n], f"network.links.{self.cables[n].name}.{owner}.{kind}"
@@ -278,13 +283,18 @@ class RoutedNetwork:
             self._has_begun = True
             for source in self.background:
                 source.begin()
-        for cable in self.cables:
-            if cable.survivals is not None:
-                cable.survivals.open_round(round, time_s)
+        self._advance_states(round, time_s)
         self.outages.open_round(round, time_s)
         # An outage that was over before the oldest transfer began can destroy none any more.
         self.outages.forget(min((journey.sent_s for journey in self.under_way.values()), default=time_s))
         self.renew()
+
+    def _advance_states(self, round: int, time_s: float) -> None:
+        """Advance the states of cables whose losses have a memory to `round`."""
+        self._has_states = True
+        for cable in self.cables:
+            if cable.survivals is not None:
+                cable.survivals.open_round(round, time_s)
 
     def renew(self) -> None:
         """Read all bandwidths again: a script may have replaced a law."""
@@ -414,7 +424,7 @@ class RoutedNetwork:
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Restore the state at the close of `round` and schedule the next events."""
-        self.round, self._has_begun = round, True
+        self.round, self._has_begun, self._has_states = round, True, True
         self.outages.load_state_dict(state["outages"])
         for cable in self.cables:
             if cable.survivals is not None:

@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from netsim.core.clock import LAST, Process
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import FloatArray, IntArray, Learner, Notes, RoundView, Selection, State, Stateful, optional
 from netsim.records.sinks import NoRecorder, Recorder
+from netsim.servers.rounds.loop import add_jamming
 from netsim.servers.rounds.reports import communication_row
 from netsim.servers.rounds.round_server import AttemptRows, Book, LoopServer, Recording, record_metrics
 
@@ -36,13 +37,6 @@ if TYPE_CHECKING:
     from netsim.servers.rounds.loop import RoundLoop
 
 _NAN = math.nan
-ValueT = TypeVar("ValueT", bound=Any)
-
-
-def _add_jamming(counts: dict[str, ValueT], more: dict[str, ValueT]) -> dict[str, ValueT]:
-    """Return `counts` and those of `more`. What jammers of updates and jammers of messages did is added up."""
-    both = {name: counts[name] + more[name] for name in ("jammed", "jam_dwells") if name in counts and name in more}
-    return counts | more | both
 
 
 class OpinionLearner(Learner, Protocol):
@@ -164,7 +158,7 @@ class SlotServer(LoopServer, ABC):
         opinions = self.learner.opinions(slot)
         columns: ColumnValues = {"consensus_s": decided_s - start_s, **trained}
         of_close = yield from self._close_slot(slot, self.members.members, opinions, ready_s)
-        columns = _add_jamming(columns, of_close)
+        columns = add_jamming(columns, of_close)
         self.round = slot
         self._record(slot, start_s, trained_s, opinions, columns)
 
@@ -298,7 +292,7 @@ class FlFaServer(SlotServer):
     def counts(self) -> dict[str, int]:
         """Return the counts since the start of the run, those of opinions and their jammers included."""
         opinions = self.uplink.transport
-        return _add_jamming(super().counts(), opinions.counts()) | {
+        return add_jamming(super().counts(), opinions.counts()) | {
             "messages": opinions.sent,
             "messages_delivered": opinions.delivered,
             "messages_lost": opinions.lost,
@@ -448,7 +442,7 @@ class FlDaServer(SlotServer):
 
     def counts(self) -> dict[str, int]:
         """Return the counts since the start of the run, those of messages included."""
-        counts = _add_jamming(super().counts(), self._message_counts())
+        counts = add_jamming(super().counts(), self._message_counts())
         return counts | {"messages_in_flight": self._links.in_flight}
 
     def record_to(self, recorder: Recorder) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from netsim.core.clock import Event, Process
     from netsim.core.closing import Closing
     from netsim.core.rows import ColumnValues
+
+
+ValueT = TypeVar("ValueT", bound=Any)
+
+
+def add_jamming(counts: dict[str, ValueT], more: dict[str, ValueT]) -> dict[str, ValueT]:
+    """Return `counts` and those of `more`. The counts of jammers of different targets are added up."""
+    both = {name: counts[name] + more[name] for name in ("jammed", "jam_dwells") if name in counts and name in more}
+    return counts | more | both
 
 
 class NobodyLeftError(Exception):
@@ -299,6 +308,8 @@ class RoundLoop:
         self.close = close
         self.learner = learner
         self.instruments = instruments
+        self._counts_jamming_twice = False
+        """True if two instruments count jamming: of cables, and of something else."""
         self.straggle = straggle
         self._outlast = outlast
         self._on_open: list[Callable[[int], None]] = []
@@ -370,6 +381,8 @@ class RoundLoop:
 
     def add_instrument(self, instrument: Instrument) -> None:
         """Add an instrument from the next round on. It must not read `ClosedRound.ended`."""
+        others = {name for other in self.instruments for name in other.round_columns}
+        self._counts_jamming_twice |= not others.isdisjoint(instrument.round_columns)
         self.instruments = [*self.instruments, instrument]
 
     def run_round(self) -> Process[ClosedRound]:
@@ -507,7 +520,8 @@ class RoundLoop:
         """Return the columns of all instruments."""
         values: ColumnValues = {}
         for instrument in self.instruments:
-            values |= instrument.columns(closed)
+            measured = instrument.columns(closed)
+            values |= add_jamming(values, measured) if self._counts_jamming_twice else measured
         return values
 
     def state_dict(self) -> State:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from netsim.core.rows import ALWAYS, LATER, ROUND_CAUSES, ColumnValues, EvaluationRow, RoundRow, UpdateRow
 from netsim.core.state import StateFields
 from netsim.records.sinks import NoRecorder
+from netsim.servers.rounds.loop import add_jamming
 from netsim.servers.rounds.reports import losses_by_update
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ class LoopServer(StateFields):
         """Return the counts since the start of the run, the round or slot under way included."""
         counts = self._book.counts()
         for instrument in self.loop.instruments:
-            counts |= instrument.counts()
+            counts = add_jamming(counts, instrument.counts())
         return counts
 
     def listen_to_slots(self, on_open: Callable[[int], None]) -> None:

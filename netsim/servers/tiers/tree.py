@@ -9,6 +9,7 @@ import numpy as np
 
 from netsim.core.rows import ROUND_CAUSES
 from netsim.records.sinks import NoRecorder
+from netsim.servers.rounds.loop import add_jamming
 from netsim.servers.rounds.round_server import Book
 from netsim.servers.tiers.edge import EdgeAttempts, NodeRecorder, ProbesOfEdges
 
@@ -208,7 +209,7 @@ class TreeServer:
         """Return the counts since the start of the run, including the round under way."""
         counts = self._book.counts()
         for instrument in self.root.loop.instruments:
-            counts |= instrument.counts()
+            counts = add_jamming(counts, instrument.counts())
         return counts | self._probe_counts()
 
     def listen_to_slots(self, on_open: Callable[[int], None]) -> None:

@@ -140,6 +140,77 @@ def test_a_run_goes_on_with_jammed_transfers_under_way(tmp_path: Path) -> None:
         assert whole.equals(other), name
 
 
+MESH: dict[str, Any] = {
+    "network": {key: SHARED["network"][key] for key in ("server", "clients", "generator")},
+    "output": {"messages_table": True},
+}
+SLOTTED: dict[str, Any] = {
+    "clients": {"count": 6},
+    "slots": {"rounds": 2},
+    "opinions": {"synthetic": {"worth": {"from": 0.4, "to": 0.9}}, "size_bytes": 40},
+    "payload": {"up_bytes": 100},
+    "compute": {"delay": {"kind": "constant", "value_s": 0.5}},
+}
+MIXED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "server": (SHARED, ["uplink", "downlink"]),
+    "edges": (
+        SHARED | {"server": {"per_round": 2}, "edges": {"tiers": [{"name": "town", "count": 2, "nodes": ["root.0", "root.1"]}]}},
+        ["uplink"],
+    ),
+    "fl-fa": (
+        SLOTTED | MESH | {"server": {"kind": "fl-fa", "per_round": 3}, "policy": {"kind": "round-robin"}},
+        ["opinions", "uplink"],
+    ),
+    "fl-da": (
+        SLOTTED
+        | MESH
+        | {
+            "server": {"kind": "fl-da", "per_round": 3},
+            "policy": {"kind": "bp-index"},
+            "peers": {"topology": {"kind": "complete"}},
+            "belief": {"message_bytes": 20},
+        },
+        ["peers", "downlink"],
+    ),
+    "peers": (
+        MESH
+        | {
+            "clients": {"count": 6},
+            "server": {"kind": "peers", "protocol": {"kind": "d-psgd", "retry_s": 0.1}},
+            "peers": {"topology": {"kind": "complete"}},
+            "payload": {"up_bytes": 100},
+            "compute": {"delay": {"kind": "constant", "value_s": 0.5}},
+        },
+        ["peers"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MIXED)
+def test_cables_and_other_targets_are_jammed_side_by_side(kind: str, tmp_path: Path) -> None:
+    tables, targets = MIXED[kind]
+    noise = {"law": {"kind": "random"}, "at_once": 2, "dwell_s": 0.3, "budget": 60}
+    jammers = [noise | {"name": "truck", "cables": "all"}, *(noise | {"name": name, "jams": name} for name in targets)]
+    scenario = parse({"name": "mixed"} | tables | {"rounds": 6, "jammers": jammers})
+    run(scenario, tmp_path / "whole")
+    whole = netsim.open_run(tmp_path / "whole")
+    assert whole.jammed == {"truck": "network"} | {name: name for name in targets}
+    jams, rounds = whole.jams, whole.rounds
+    hits = jams.groupby("jammer")["hit"].sum()
+    assert hits["truck"] > 0 < hits[targets[0]]
+    assert jams["hit"].sum() >= rounds["jammed"].sum() > max(hits)
+    assert len(jams) >= rounds["jam_dwells"].sum() > max(jams["jammer"].value_counts())
+
+    def interrupt(simulation: Any) -> None:
+        if simulation.server.round == 3:
+            raise KeyboardInterrupt
+
+    run(scenario, tmp_path / "cut", after_round=interrupt)
+    go_on(tmp_path / "cut")
+    for file in sorted((tmp_path / "whole").glob("*.parquet")):
+        assert pq.read_table(file).equals(pq.read_table(tmp_path / "cut" / file.name)), file.name
+
+
 def half_a_second(world: Any) -> Any:
     """Jam during half a second, then leave."""
     yield world.after(0.5)
@@ -174,7 +245,7 @@ def test_a_script_does_not_hit_what_ends_in_that_very_instant() -> None:
         ({"jammers": [jammer("fra")]}, ["jammers.0.cables.0 = 'fra'", "is no cable of the network", "did you mean 'far'"]),
         ({"jammers": [jammer("far", reach=[0])]}, ["jammers.0.cables", "give one of reach, links and cables"]),
         ({"jammers": [jammer()]}, ["jammers.0.cables"]),
-        ({"jammers": [jammer("far"), jammer(name="b", cables=None)]}, ["jammers.1.cables", "all jam cables, or none"]),
+        ({"jammers": [jammer("far"), jammer(name="b", cables=None)]}, ["jammers.1.jams", "there are no sub-channels"]),
         ({"jammers": [jammer("far")], "network": None, "output": {}}, ["jammers.0.cables", "there are no cables; add [network]"]),
         ({"jammers": [jammer("far"), jammer("far")]}, ["jammers.1.name", "is used twice"]),
     ],
