@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -197,3 +199,17 @@ def test_a_built_network_has_the_expected_latency_of_every_client() -> None:
     scenario = parse(tables | {"clients": {"count": 2}, "payload": {"up_bytes": 500}, "network": LINE})
     expected = build(scenario).truth.mean_latency_s(1, 0.0)
     assert expected == pytest.approx([0.75 * 2 + 0.5, 0.5 * 2 + 0.5], rel=1e-12)
+
+
+def test_the_expected_latency_where_a_bandwidth_changes_as_the_last_byte_passes() -> None:
+    """The change comes a rounding error before the end of the bytes, at which none are left by then."""
+    size_bytes, rate = 5, 3.0
+    change_s = math.nextafter(size_bytes / rate, 0.0)
+    assert change_s * rate == size_bytes
+    near = {"name": "near", "a": "y", "b": "s"}
+    near["bandwidth"] = {"kind": "trace", "time_s": [0.0, change_s], "bytes_per_s": [rate, 1.0], "after_end": "hold"}
+    network = {"server": "s", "clients": ["y", "s"], "links": [near]}
+    tables = {"name": "n", "rounds": 1, "server": {"per_round": 2}, "policy": {"kind": "all"}, "clients": {"count": 2}}
+    scenario = parse(tables | {"payload": {"up_bytes": size_bytes}, "network": network})
+    medium = build(scenario).server.clients.medium
+    assert medium.latency_s(1, 0.0, np.arange(2)).tolist() == [change_s, 0.0]
