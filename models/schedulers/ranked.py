@@ -70,9 +70,9 @@ class RankedScheduler(StateFields, ABC):
         used, won = channels.tolist(), good.tolist()
         counts, wins, scores = self._counts, self._wins, self._scores
         for channel, success in zip(used, won, strict=True):
-            counts[channel] += 1
-            wins[channel] += success
-            scores[channel] = wins[channel] / counts[channel]
+            counts[channel] = count = counts[channel] + 1
+            wins[channel] = wins_now = wins[channel] + success
+            scores[channel] = wins_now / count
         self._learn(view.round, used, won)
 
     def means(self) -> FloatArray:

@@ -81,14 +81,16 @@ class Transfer(Step):
         self._medium, self._direction = medium, direction
         self._executor, self._start, self._end, self._row = executor, stage.start, stage.end, start_row(stage)
         # Draws of an update, or of a `Forecast`, which has attributes of the same names.
-        self._delay_and_survival = attrgetter(f"{direction.draws}.{direction.delay}", f"{direction.draws}.{direction.survival}")
-        self._place = attrgetter(direction.place)
+        draws = f"{direction.draws}.{direction.delay}", f"{direction.draws}.{direction.survival}"
+        self._draws, self._place_and_draws = attrgetter(*draws), attrgetter(direction.place, *draws)
         self._bytes, self._bytes_row = direction.bytes, direction.bytes_row
         self._sizes = sizes.model_sizes(medium.clients) if down else sizes.update_sizes(medium.clients)
         # The same as an array for `foresee`: one number, or (K,).
         self._size = np.asarray(sizes.down if down else sizes.up)
         self._outages = medium.outages if medium.reached_by_outages else None
         self._port, self._access, self._immediate = port, access, immediate
+        self._occupies = port is not None or self._jammed is not None
+        """True if a message in flight is on a carrier, or on a link that jammers reach, and must be taken off it."""
         self._on_begin = on_begin
 
     def begin(self, update: Update, now: float) -> None:
@@ -103,7 +105,7 @@ class Transfer(Step):
             self._on_begin(update)
         # Access first: a jammer whose dwell begins at this instant strikes before the message leaves.
         begins_s = now if self._access is None else self._access.begin(update, now)
-        place, (delay, survival) = self._place(update), self._delay_and_survival(update)
+        place, delay, survival = self._place_and_draws(update)
         # Draw survival now: at the end another law may be in force, after a change point.
         update.survives = survival.at(place, now)
         if self._jammed is not None:
@@ -166,12 +168,14 @@ class Transfer(Step):
         setattr(update, self._start, update.phase_start_s)
         setattr(update, self._end, now)
         self.under_way -= 1
-        self._leave(update)
+        if self._occupies:
+            self._leave(update)
 
     def drop(self, update: Update) -> None:
         """Take the message off its link and the carrier without a record: the update is discarded."""
         self.under_way -= 1
-        self._leave(update)
+        if self._occupies:
+            self._leave(update)
 
     def _leave(self, update: Update) -> None:
         """Take the message of `update` off its link and the carrier, where it is still on them."""
@@ -186,8 +190,8 @@ class Transfer(Step):
 
     def recall(self, update: Update) -> None:
         """Set whether the message survives the client's link, as drawn when the transfer began."""
-        _, survival = self._delay_and_survival(update)
-        update.survives = survival.at(self._place(update), update.phase_start_s)
+        place, _, survival = self._place_and_draws(update)
+        update.survives = survival.at(place, update.phase_start_s)
 
     def foresee(self, forecast: Forecast) -> bool:
         """Compute bytes, ends and losses of all transfers, as `begin` and `arrive` do for one; False if a draw is not known yet.
@@ -198,7 +202,7 @@ class Transfer(Step):
         # Attempts that have ended before (start NaN) send nothing.
         if not forecast.all_arrive:
             counts[self._bytes_row, np.isnan(starts_s)] = 0
-        delay, survival = self._delay_and_survival(forecast)
+        delay, survival = self._draws(forecast)
         if not delay.certain:
             ends_s = delay.ends_of(starts_s)
             if ends_s is None:
