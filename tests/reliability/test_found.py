@@ -259,12 +259,6 @@ def test_a_plan_that_names_a_sub_channel_out_of_reach_is_refused(tmp_path: Path)
         build(parse(override(other("jammer", "sweep"), {"jammers": [plan]})))
 
 
-def test_links_that_take_no_time_are_not_jammed(tmp_path: Path) -> None:
-    tables = override(other("policy", "bp-index"), {"slots.start": "zero", "rounds": 2})
-    run(parse(override(tables, {"jammers": [{"name": "still", "law": {"kind": "pulse"}}]})), tmp_path / "run")
-    assert pq.read_table(tmp_path / "run" / "jams.parquet").num_rows == 0
-
-
 def test_closed_forms_are_refused_where_they_never_hold() -> None:
     tables = override(other("policy", "bp-index"), {"slots.engine": "wave"})
     build(parse(tables))

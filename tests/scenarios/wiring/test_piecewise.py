@@ -19,7 +19,7 @@ class Values:
 
     numbers: tuple[float, ...]
 
-    def after(self, step: Step) -> Values:
+    def apply(self, step: Step) -> Values:
         numbers = list(self.numbers)
         for client in range(5) if step.clients is None else step.clients:
             numbers[client] = step.parameters["x"]
