@@ -89,6 +89,8 @@ class Transfer(Step):
         self._size = np.asarray(sizes.down if down else sizes.up)
         self._outages = medium.outages if medium.reached_by_outages else None
         self._port, self._access, self._immediate = port, access, immediate
+        self._undisturbed = immediate and self._outages is None and port is None and access is None and self._jammed is None
+        """True if nothing outside of the client's own link acts on a transfer without duration."""
         self._occupies = port is not None or self._jammed is not None
         """True if a message in flight is on a carrier, or on a link that jammers reach, and must be taken off it."""
         self._on_begin = on_begin
@@ -100,12 +102,18 @@ class Transfer(Step):
         setattr(update, self._bytes, size)
         self.bytes += size
         self.begun += 1
-        self.under_way += 1
         if self._on_begin is not None and not update.charged:
             self._on_begin(update)
         # Access first: a jammer whose dwell begins at this instant strikes before the message leaves.
         begins_s = now if self._access is None else self._access.begin(update, now)
         place, delay, survival = self._place_and_draws(update)
+        if self._undisturbed and self.following is not None and delay.certain and survival.certain:
+            # It takes no time and cannot be lost. So it ends in the call that begins it, as training of length zero does.
+            update.survives = True
+            setattr(update, self._end, now)
+            self.following.begin(update, now)
+            return
+        self.under_way += 1
         # Draw survival now: at the end another law may be in force, after a change point.
         update.survives = survival.at(place, now)
         if self._jammed is not None:
