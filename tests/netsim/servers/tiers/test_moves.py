@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
 from tests.helpers.edge_tiers import assert_alike, constant, learning, played, ready, resumed, study, tier
 from tests.helpers.peer_training import LEARNER
+from tests.helpers.suites import each_nth
 
 RANDOM = {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.7}
 
@@ -288,9 +290,7 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("goes_on", [False, True], ids=["waits", "goes on"])
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("moving", FATES)
+@pytest.mark.parametrize(("moving", "rule", "goes_on"), each_nth(3, product(FATES, RULES, (False, True))))
 def test_clients_move_between_edges_of_any_rule(moving: str, rule: str, goes_on: bool, tmp_path: Path) -> None:
     tables = _rough(tmp_path, moving, "learner")
     # Two edges of this rule, and clients of a third that come and go.
