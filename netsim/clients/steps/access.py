@@ -29,7 +29,8 @@ class Access(Step):
     def begin(self, update: Update, now: float) -> None:
         """Go on if the uplink has a place for `update`, or wait in its queue."""
         if self.foreseeable or self._access.take(update):
-            self.enter(update, now)
+            assert self.following is not None
+            self.following.begin(update, now)
         else:
             update.phase, update.phase_start_s = WAIT, now
             self.resume(update)

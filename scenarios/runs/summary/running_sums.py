@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,6 @@ from scenarios.workers.versions import versions
 if TYPE_CHECKING:
     from models.fl.learners.learner import FederatedLearner
 
-_SUMMED_VALUES: Callable[[RoundRow], tuple[int | None, ...]] = attrgetter(*SUMMED)
 _TOTALS = ("selected", *OUTCOMES, "in_flight", "bytes_down", "bytes_up")
 _PROBE_TOTALS = ("probes", "probes_answered", "probe_bytes_down", "probe_bytes_up")
 """Further summed columns, for policies with probes."""
@@ -75,8 +74,8 @@ class Totals:
     waited_round: int = 0
     """Number of the round that began after the longest wait."""
 
-    def add(self, row: RoundRow) -> None:
-        """Add the record of a round."""
+    def add(self, row: RoundRow, counts: Iterable[tuple[str, int | None]]) -> None:
+        """Add the record of a round. `counts`: those of its columns in `SUMMED` that the run has, by name."""
         self.rounds += 1
         if row.idle_j is not None:
             for name in self.rounds_j:
@@ -96,7 +95,7 @@ class Totals:
         while self.starts_s and (row.start_s >= self.starts_s[0] or row.end_s > self.starts_s[0]):
             self.starts_s.pop(0)
             self.first_rounds.append(row.round)
-        for name, count in zip(SUMMED, _SUMMED_VALUES(row), strict=True):
+        for name, count in counts:
             if count:
                 self.counts[name] += count
 
@@ -119,7 +118,8 @@ class Summing:
         self.totals = totals
         self.last: RoundRow | None = None
         """Record of the last round; None before the first."""
-        self.rounds_with = inner.rounds_with
+        self._summed: Sequence[str] = ()
+        """Columns of rounds that the run has and that add up."""
         self.probes_with = inner.probes_with
         self.communication = inner.communication
         self.edge, self.edge_round = inner.edge, inner.edge_round
@@ -133,9 +133,15 @@ class Summing:
         self.link = inner.link
         self.evaluation: Callable[[EvaluationRow], None] = inner.evaluation
 
+    def rounds_with(self, columns: Sequence[str]) -> None:
+        """Set the columns of the table of rounds, and pass them on."""
+        self._summed = [name for name in SUMMED if name in columns]
+        self._summed_values = attrgetter(*self._summed)
+        self._inner.rounds_with(columns)
+
     def round(self, row: RoundRow) -> None:
         """Add a round, and pass it on."""
-        self.totals.add(row)
+        self.totals.add(row, zip(self._summed, self._summed_values(row), strict=True))
         self.last = row
         self._inner.round(row)
 

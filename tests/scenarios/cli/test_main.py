@@ -336,10 +336,10 @@ def test_a_round_that_does_not_close_is_cut_off_after_a_while(monkeypatch):
 
 
 def test_an_interrupt_in_mid_round_leaves_readable_files(tmp_path, monkeypatch):
-    def interrupt(self, row):
+    def interrupt(self, row, counts):
         if row.round == 4:
             raise KeyboardInterrupt
-        rows(self, row)
+        rows(self, row, counts)
 
     from scenarios.runs.summary.running_sums import Totals
 
