@@ -166,7 +166,8 @@ class Ledger(StateFields):
         """
         count = self.participations.item(client) + 1
         if count >= len(self._leaks):
-            self._extend(count)
+            # Twice the needed length, so that the schedule is seldom asked.
+            self._extend(2 * count)
         epsilon = self._epsilons[count]
         if not epsilon > 0:
             reason = (
@@ -220,11 +221,11 @@ class Ledger(StateFields):
 
     def _extend(self, count: int) -> None:
         """Extend budgets and leaks to `count` releases."""
-        while len(self._leaks) <= count:
-            self._leaks.append(float(self._schedule.leak(np.array([len(self._leaks)]))[0]))
+        if len(self._leaks) <= count:
+            leaks = self._schedule.leak(np.arange(len(self._leaks), count + 1))
+            self._leaks += np.asarray(leaks, np.float64).tolist()
         # One budget ahead of the count shows that a client has none left for its next release.
-        while len(self._epsilons) <= count + 1:
-            self._epsilons.append(float(self._schedule.epsilon(len(self._epsilons))))
+        self._epsilons += [float(self._schedule.epsilon(i)) for i in range(len(self._epsilons), count + 2)]
 
 
 class NoPrivacy(Ledger):

@@ -385,7 +385,8 @@ class ClientPool(Tallies):
         now, life = self.clock.now, self.life
         for client in new_clients:
             life.begin(self.alive_now[client], now, has_model=client in holders)
-        self.models_sent -= len(holders.intersection(new_clients))
+        if holders:
+            self.models_sent -= len(holders.intersection(new_clients))
         if len(new_clients) == len(updates):
             return
         # Updates that were begun in an earlier round: kept ones are sent again, unfinished ones go on by themselves.

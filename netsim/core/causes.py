@@ -58,6 +58,8 @@ class Causes(StateFields):
         self._clock = clock
         self.opened, self.opened_s = 0, -math.inf
         """Number of the round that opened last, and the time at which its first attempts could begin."""
+        self._opening = Cause(OPEN, 0)
+        """Cause of what the opening of this round starts."""
         self.ended, self.ended_s = 0, -math.inf
         """Number of the attempt that ended last, and the time."""
         self.returned: int | None = None
@@ -76,6 +78,10 @@ class Causes(StateFields):
         """Number of the attempt whose end scheduled a call of the clock, by the call's number; calls of the present round only.
         """
 
+    def on_load(self) -> None:
+        """Set the cause that follows from the restored number of the round."""
+        self._opening = Cause(OPEN, self.opened)
+
     def note_return(self, client: int | None) -> None:
         """Note the client that came back last, of those that a round waits for; None if it is not known."""
         self.returned = client
@@ -86,7 +92,7 @@ class Causes(StateFields):
 
     def open(self, number: int) -> None:
         """Note that round `number` opens now."""
-        self.opened, self.opened_s = number, self._clock.now
+        self.opened, self.opened_s, self._opening = number, self._clock.now, Cause(OPEN, number)
         self.closing = self.rule = None
         self._timers.clear()
 
@@ -141,7 +147,7 @@ class Causes(StateFields):
         # If an end and an opening share this instant, the opening is the later one: the end has closed the round before.
         now = self._clock.now
         if self.opened_s == now:
-            return Cause(OPEN, self.opened)
+            return self._opening
         return Cause(END, self.ended) if self.ended_s == now else _BY_CLOCK
 
     def timer_cause(self, set_by: Cause) -> Cause:

@@ -65,9 +65,7 @@ class Stream:
     def _position(self, index: int, block: int) -> None:
         """Move the generator to `block` (four draws) of the sequence at `index`."""
         # The counter has four words. Philox counts up the lowest one by itself, so draws of one index never reach the next.
-        self._counter[0] = block
-        self._counter[1] = index & _WORD
-        self._counter[2] = index >> 64
+        self._counter[:3] = block, index & _WORD, index >> 64
         # Setting the state also drops numbers left in the buffer (`buffer_pos` 4) from the position before.
         self._philox.state = self._state
 

@@ -120,7 +120,7 @@ def _words_by_number(values: list[str | None], kind: pa.DataType) -> pa.Array:
         raise OverflowError(f"{len(words)} words: do not fit into {kind}")
     number_of: dict[str | None, int] = {word: number for number, word in enumerate(words)}
     number_of[None] = -1
-    numbers = np.array([number_of[value] for value in values], kind.index_type.to_pandas_dtype())
+    numbers = np.fromiter(map(number_of.__getitem__, values), kind.index_type.to_pandas_dtype(), len(values))
     known = numbers >= 0
     numbers[~known] = 0
     return pa.DictionaryArray.from_arrays(_array(numbers, known, kind.index_type), _words(words))

@@ -171,14 +171,15 @@ class ScheduledAssignment(StateFields):
         """
         place = update.client if self._by_client else self._place_of.pop(update.client)
         # An upload that has not begun starts at NaN, and comparisons with NaN are False: such a client has not used its channel.
-        too_late = update.outcome == "late" and update.upload_start_s >= 0.0
-        if update.outcome == "delivered" or too_late or (update.outcome == "lost" and update.good is not None):
+        outcome = update.outcome
+        too_late = outcome == "late" and update.upload_start_s >= 0.0
+        if outcome == "delivered" or too_late or (outcome == "lost" and update.good is not None):
             assert update.channel is not None
-            self._tried.append((place, update.channel, update.outcome == "delivered"))
+            self._tried.append((place, update.channel, outcome == "delivered"))
 
     def close(self) -> None:
         """Report the transmissions that ended since the last close to the scheduler, in the order of their places."""
         # Sorted, so that what a scheduler learns does not depend on the order of ends at one instant.
         tried, self._tried = sorted(self._tried), []
-        channels = np.array([channel for _, channel, _ in tried], np.int64)
-        self.scheduler.observe(self.view, channels, np.array([arrived for _, _, arrived in tried], np.bool_))
+        _, channels, arrived = zip(*tried, strict=True) if tried else ((), (), ())
+        self.scheduler.observe(self.view, np.array(channels, np.int64), np.array(arrived, np.bool_))

@@ -80,10 +80,11 @@ class Totals:
         if row.idle_j is not None:
             for name in self.rounds_j:
                 self.rounds_j[name] += getattr(row, name)
-        self.round_s += row.end_s - row.start_s
-        if row.start_s - self.ended_s > self.longest_wait_s:
-            self.longest_wait_s, self.waited_round = row.start_s - self.ended_s, row.round
-        self.ended_s = row.end_s
+        start_s, end_s = row.start_s, row.end_s
+        self.round_s += end_s - start_s
+        if start_s - self.ended_s > self.longest_wait_s:
+            self.longest_wait_s, self.waited_round = start_s - self.ended_s, row.round
+        self.ended_s = end_s
         if not math.isnan(row.accuracy):
             self.accuracy, self.loss = row.accuracy, row.loss
         if not math.isnan(row.reward):
@@ -92,12 +93,13 @@ class Totals:
             self.sum_age += row.sum_age
             self.aoi_regret += row.sum_age - (row.oracle_sum_age or 0.0)
             self.age_variance += row.age_variance or 0.0
-        while self.starts_s and (row.start_s >= self.starts_s[0] or row.end_s > self.starts_s[0]):
+        while self.starts_s and (start_s >= self.starts_s[0] or end_s > self.starts_s[0]):
             self.starts_s.pop(0)
             self.first_rounds.append(row.round)
+        sums = self.counts
         for name, count in counts:
             if count:
-                self.counts[name] += count
+                sums[name] += count
 
     def state_dict(self) -> State:
         """Return all sums, for a checkpoint."""
