@@ -135,7 +135,7 @@ def test_idle_processes_that_are_killed_before_the_next_run_are_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pause_s: float
 ) -> None:
     idle: dict[Any, list[Any]] = {}
-    monkeypatch.setattr("scenarios.workers.processes._WAITING", idle)
+    monkeypatch.setattr("scenarios.workers.processes._IDLE", idle)
     run(parse(small(2)), tmp_path / "first")
     (executors,) = idle.values()
     assert len(executors) == 2
@@ -183,7 +183,7 @@ def test_shared_memory_stays_within_its_bound(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.slow
 def test_a_worker_that_waited_too_long_for_its_library_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scenarios.workers.processes._IDLE_S", 1)
-    monkeypatch.setattr("scenarios.workers.processes._WAITING", {})
+    monkeypatch.setattr("scenarios.workers.processes._IDLE", {})
 
     def trained(workers: Any) -> np.ndarray:
         learner = make(network=batch_normed(), workers=workers, max_steps=1)
