@@ -33,7 +33,10 @@ class Schedule(Protocol):
         """Sum of all budgets (eq. 6): the greatest possible leak of a client."""
 
     def epsilon(self, i: int) -> float:
-        """Return the budget of the i-th release, i >= 1; 0 means that the client must not release again."""
+        """Return the budget of the i-th release, i >= 1; 0 means that the client must not release again.
+
+        It is also asked for releases that may never happen.
+        """
 
     def leak(self, T: IntArray) -> FloatArray:
         """Return the composed leak after `T` releases (any shape, entries >= 0); non-decreasing, 0 at 0, same shape."""
