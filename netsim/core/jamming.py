@@ -1,13 +1,17 @@
-"""Protocols of jammers, and the view that a jammer has."""
+"""Protocols of jammers, the view that a jammer has, and the sum of what jammers of different targets have done."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from netsim.core.protocols import BoolArray, IntArray, Stateful, optional
+
+ValueT = TypeVar("ValueT", bound=Any)
+_JAMMING = ("jammed", "jam_dwells")
+"""Columns of rounds that jammers of every target fill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +48,13 @@ class JammerLaw(Stateful, Protocol):
         A run of peers ends as a standstill if they wait for messages over links that are jammed at all times.
         """
         return reach[:0]
+
+
+def add_jamming(counts: dict[str, ValueT], more: dict[str, ValueT]) -> dict[str, ValueT]:
+    """Return `counts` and `more` in one. What jammers of different targets have done is added up.
+
+    >>> add_jamming({"jammed": 2, "jam_dwells": 5}, {"jammed": 1, "messages": 4})
+    {'jammed': 3, 'jam_dwells': 5, 'messages': 4}
+    """
+    both = {name: counts[name] + more[name] for name in _JAMMING if name in counts and name in more}
+    return counts | more | both

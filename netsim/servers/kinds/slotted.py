@@ -20,9 +20,9 @@ import numpy as np
 from netsim.clients.power.power_integral import COMPUTING, RECEIVING, SENDING
 from netsim.core.clock import LAST, Process
 from netsim.core.errors import ParameterError
+from netsim.core.jamming import add_jamming
 from netsim.core.protocols import FloatArray, IntArray, Learner, Notes, RoundView, Selection, State, Stateful, optional
 from netsim.records.sinks import NoRecorder, Recorder
-from netsim.servers.rounds.loop import add_jamming
 from netsim.servers.rounds.reports import communication_row
 from netsim.servers.rounds.round_server import AttemptRows, Book, LoopServer, Recording, record_metrics
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from netsim.clients.saved import attempts_state, restored_attempts
 from netsim.core.causes import CLOSE, END, RETURN, START, Cause
+from netsim.core.jamming import add_jamming
 from netsim.core.protocols import Content, Deliveries, IntArray, Learner, Selection, State, Stateful
 from netsim.core.state import StateFields
 from netsim.servers.sub_channels.assignment import Assignment, NoAssignment
@@ -25,15 +26,6 @@ if TYPE_CHECKING:
     from netsim.core.clock import Event, Process
     from netsim.core.closing import Closing
     from netsim.core.rows import ColumnValues
-
-
-ValueT = TypeVar("ValueT", bound=Any)
-
-
-def add_jamming(counts: dict[str, ValueT], more: dict[str, ValueT]) -> dict[str, ValueT]:
-    """Return `counts` and those of `more`. The counts of jammers of different targets are added up."""
-    both = {name: counts[name] + more[name] for name in ("jammed", "jam_dwells") if name in counts and name in more}
-    return counts | more | both
 
 
 class NobodyLeftError(Exception):

@@ -7,10 +7,10 @@ from itertools import repeat
 from operator import attrgetter, sub
 from typing import TYPE_CHECKING, Any, Protocol
 
+from netsim.core.jamming import add_jamming
 from netsim.core.rows import ALWAYS, LATER, ROUND_CAUSES, ColumnValues, EvaluationRow, RoundRow, UpdateRow
 from netsim.core.state import StateFields
 from netsim.records.sinks import NoRecorder
-from netsim.servers.rounds.loop import add_jamming
 from netsim.servers.rounds.reports import losses_by_update
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.core.jamming import add_jamming
 from netsim.core.rows import ROUND_CAUSES
 from netsim.records.sinks import NoRecorder
-from netsim.servers.rounds.loop import add_jamming
 from netsim.servers.rounds.round_server import Book
 from netsim.servers.tiers.edge import EdgeAttempts, NodeRecorder, ProbesOfEdges
 

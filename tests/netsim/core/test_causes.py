@@ -29,6 +29,14 @@ def test_what_happens_at_this_instant() -> None:
     assert causes.begin_cause(5, earlier=3) == Cause("earlier", 3)
 
 
+def test_the_opening_of_a_restored_round_is_a_cause() -> None:
+    clock = Clock()
+    first, restored = Causes(clock), Causes(clock)
+    first.open(4)
+    restored.load_state_dict(first.state_dict())
+    assert restored.latest() == Cause("open", 4)
+
+
 def test_the_first_cause_of_a_close_counts_until_the_next_opening() -> None:
     causes = Causes(Clock())
     causes.open(1)
