@@ -283,9 +283,12 @@ class ClientPool(Tallies):
         `address` of `start`. `models`: draws of new updates, or None if not drawn yet.
         """
         now, medium, alive, clients = self.clock.now, self.medium, self.alive_now, chosen.tolist()
-        channels = self.life.serving.channels(chosen)
+        channels: Sequence[int | None] | None = self.life.serving.channels(chosen)
+        if channels is None:
+            channels = [None] * len(clients)
         departures = self.presence.next_change_s[chosen].tolist()
         last_rounds = self.last_delivery[chosen].tolist()
+        causes = self.causes.begin_causes(clients)
         # Without live updates, as in most rounds, all chosen clients are new.
         new_clients = clients if not alive else [client for client in clients if client not in alive]
         if new_clients:
@@ -296,15 +299,16 @@ class ClientPool(Tallies):
             self._create(models, version, requested)
         updates, selections = ObjectAttempts(), self.selections
         in_flight, retry, energy = self._in_flight, self.life.retry, self.energy
-        for place, client in enumerate(clients):
+        attempts = zip(clients, last_rounds, departures, channels, causes, strict=True)
+        for place, (client, last_round, departure_s, channel, cause) in enumerate(attempts):
             update = alive[client]
-            channel = None if channels is None else channels[place]
-            # An update still in training goes on by itself; a kept update is sent now.
-            goes_on = retry and update.begun_round != send.round and update.phase != KEPT
-            cause = self.causes.begin_cause(client, update.number if goes_on else None)
-            age = round - last_rounds[place]
-            update.begin_attempt(round, age, departures[place], now, send, place, channel, cause)
-            update.number, update.edge = self.started + place + 1, self.coordinator
+            if retry and update.begun_round != send.round and update.phase != KEPT:
+                # An update still in training goes on by itself; a kept update is sent now.
+                cause = Cause(EARLIER, update.number)
+            number, age = self.started + place + 1, round - last_round
+            update.begin_attempt(
+                round, age, departure_s, now, send, place, channel, cause, number=number, edge=self.coordinator
+            )
             if energy is not None:
                 energy.begin(update, now)
             if retry:
@@ -327,11 +331,11 @@ class ClientPool(Tallies):
         client, now = update.client, self.clock.now
         age, departure_s = round - int(self.last_delivery[client]), float(self.presence.next_change_s[client])
         cause = Cause(EARLIER, update.number)
-        update.begin_attempt(round, age, departure_s, now, update.send_draws, update.send_place, None, cause)
-        update.version, update.edge, update.handed_over = version, edge, True
         self.started += 1
         self.selections[client] += 1
-        update.number = self.started
+        draws, place = update.send_draws, update.send_place
+        update.begin_attempt(round, age, departure_s, now, draws, place, None, cause, number=self.started, edge=edge)
+        update.version, update.handed_over = version, True
         if self.energy is not None:
             self.energy.begin(update, now)
         self.alive_now[client] = self._in_flight[client] = update
@@ -343,10 +347,11 @@ class ClientPool(Tallies):
         no_clients = np.zeros(0, np.int64)
         update = Update(client, round, version, 0, now, ModelDraws(round, now, no_clients), (0, None, None), group)
         age, draws = round - int(self.last_delivery[client]), SendDraws(round, now, no_clients)
-        update.begin_attempt(round, age, now, now, draws, 0, None, self.causes.begin_cause(client))
         self.started += 1
         self.selections[client] += 1
-        update.number, update.phase = self.started, ENDED
+        cause_of_begin = self.causes.begin_cause(client)
+        update.begin_attempt(round, age, now, now, draws, 0, None, cause_of_begin, number=self.started)
+        update.phase = ENDED
         update.outcome, update.outcome_s, update.cause = "aborted", now, cause
         self.count_end(update)
         self.causes.end(update, self.followers)

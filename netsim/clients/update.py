@@ -212,12 +212,16 @@ class Update:
         place: int,
         channel: int | None,
         begun: Cause | None = None,
+        *,
+        number: int = 0,
+        edge: str | None = None,
     ) -> None:
         """Begin an attempt in `round`: set every column of its record to the value at the beginning.
 
         `age_rounds`: rounds since the client's last delivery. `departure_s`: time at which the client will go away. `place`:
         position of the client in `draws`. `channel`: assigned sub-channel, or None. `begun`: cause of the attempt; None: the
-        opening of the round.
+        opening of the round. `number`: number of the attempt in the client table; 0: it is a probe. `edge`: name of the edge
+        that begins it; None: there are no edges.
         """
         # Attribute by attribute, not from a dictionary, for speed: every attempt of a run passes here.
         self.send_draws = draws
@@ -245,11 +249,11 @@ class Update:
             # A model that is still on its way may have been hit in an earlier attempt.
             self.jammed = None
         self.collided: bool | None = None
-        self.number = 0
+        self.number = number
         self.begun_by, self.begun_after = begun or Cause(OPEN, round)
         self.sent_after: int | None = None
         self.kind: str | None = None
-        self.edge: str | None = None
+        self.edge: str | None = edge
         self.started_round: int | None = None
         self.age_after_rounds: int | None = None
         self.age_after_s: float | None = None

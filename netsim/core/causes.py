@@ -7,7 +7,7 @@ critical path of the run (`analysis.stragglers.critical_path`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -170,15 +170,15 @@ class Causes(StateFields):
         finally:
             self._attributed_cause = None
 
-    def begin_cause(self, client: int, earlier: int | None = None) -> Cause:
+    def begin_cause(self, client: int) -> Cause:
         """Return the cause by which an attempt of `client` begins now: its round opens, an attempt made room, or the client
         came back.
-
-        `earlier`: number of the attempt before, for an update that is still in training and goes on.
         """
-        if earlier is not None:
-            return Cause(EARLIER, earlier)
+        return self.begin_causes((client,))[0]
+
+    def begin_causes(self, clients: Sequence[int]) -> list[Cause]:
+        """Return `begin_cause` of each of `clients` (n,), all of which begin at this instant."""
         if self._attributed_cause is not None:
-            return self._attributed_cause
+            return [self._attributed_cause] * len(clients)
         cause = self.latest()
-        return Cause(RETURN, client) if cause.kind == SCHEDULE else cause
+        return [Cause(RETURN, client) for client in clients] if cause.kind == SCHEDULE else [cause] * len(clients)

@@ -102,8 +102,8 @@ def _update_at(attempts: Columns, place: int, draws: Mapping[int, tuple[ModelDra
         plain(attempt.column("group"))[0],
     )
     begun = Cause(BEGUN_BY[counts[BEGUN]], counts[AFTER])
-    update.begin_attempt(counts[ROUND], counts[AGE], times[AWAY], times[SELECTED], sends, counts[PLACE], None, begun)
-    update.number = counts[NUMBER]
+    round, age, place, number = (counts[row] for row in (ROUND, AGE, PLACE, NUMBER))
+    update.begin_attempt(round, age, times[AWAY], times[SELECTED], sends, place, None, begun, number=number)
     for stage in STAGES:
         start = start_row(stage)
         setattr(update, stage.start, times[start])

@@ -22,11 +22,12 @@ def test_what_happens_at_this_instant() -> None:
     assert causes.begin_cause(5) == Cause("end", 3)
     causes.open(2)
     assert causes.latest() == Cause("open", 2)
+    assert causes.begin_causes([5, 2]) == [Cause("open", 2), Cause("open", 2)]
     clock.call_at(1.0, lambda payload: None)
     clock.step()
     assert causes.latest() == Cause("schedule")
     assert causes.begin_cause(5) == Cause("return", 5)
-    assert causes.begin_cause(5, earlier=3) == Cause("earlier", 3)
+    assert causes.begin_causes([5, 2]) == [Cause("return", 5), Cause("return", 2)]
 
 
 def test_the_opening_of_a_restored_round_is_a_cause() -> None:

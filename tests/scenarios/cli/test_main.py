@@ -336,14 +336,14 @@ def test_a_round_that_does_not_close_is_cut_off_after_a_while(monkeypatch):
 
 
 def test_an_interrupt_in_mid_round_leaves_readable_files(tmp_path, monkeypatch):
-    def interrupt(self, row, counts):
+    def interrupt(self, row, names, counts):
         if row.round == 4:
             raise KeyboardInterrupt
-        rows(self, row, counts)
+        add(self, row, names, counts)
 
     from scenarios.runs.summary.running_sums import Totals
 
-    rows = Totals.add
+    add = Totals.add
     monkeypatch.setattr(Totals, "add", interrupt)
     summary = run(small(), tmp_path / "out")
     assert (summary["ended"], summary["rounds"]) == ("interrupted", 3)

@@ -81,7 +81,7 @@ def test_runs_of_one_policy_and_seed_are_told_apart() -> None:
 
 
 def test_books_that_do_not_balance_end_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scenarios.runs.summary.running_sums.Totals.add", lambda totals, row, counts: None)
+    monkeypatch.setattr("scenarios.runs.summary.running_sums.Totals.add", lambda totals, row, names, counts: None)
     with pytest.raises(BooksError, match=r"unreliable, seed 1: the books .* Nothing is kept"):
         in_memory(load("unreliable", ["rounds=5"]))
 
