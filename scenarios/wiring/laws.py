@@ -63,15 +63,18 @@ class Law(Generic[LawT]):
         if not isinstance(component, ByGroup):
             clients = np.arange(population.count)
             keywords = resolve_parameters(component, group, path, population)
-            return cls(group, path, context, [_Inner(component, path, keywords, clients)], False)
+            only_law = _Inner(component, path, keywords, members=clients)
+            return cls(group, path, context, [only_law], by_group=False)
         inner = []
         for name, law in component.groups.items():
-            members, place = population.group(name, f"{path}.groups"), f"{path}.groups.{name}"
-            inner.append(_Inner(law, place, resolve_parameters(law, group, place, population, members), members))
+            law_path = f"{path}.groups.{name}"
+            members = population.group(name, f"{path}.groups")
+            keywords = resolve_parameters(law, group, law_path, population, members)
+            inner.append(_Inner(law, law_path, keywords, members))
         missing = [name for name in population.members if name not in component.groups]
         if missing:
             raise UserError(f"{path}.groups: gives no law for {', '.join(missing)}; name every group")
-        return cls(group, path, context, inner, True)
+        return cls(group, path, context, inner, by_group=True)
 
     def _laws_with(self, name: str, path: str) -> list[_Inner]:
         """Return the laws with a parameter of this name; raises UserError if none has."""
@@ -85,9 +88,10 @@ class Law(Generic[LawT]):
         """Return a parameter's present value for every client (K,), NaN if the client's law lacks it; raises UserError."""
         values = np.full(self._clients, np.nan)
         for inner in self._laws_with(name, path):
-            if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(inner.keywords[name]):
+            value = inner.keywords[name]
+            if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(value):
                 raise UserError(f"{path}: parameter {name!r} cannot be multiplied; name one that is a number for each client")
-            values[inner.members] = np.broadcast_to(inner.keywords[name], (self._clients,))[inner.members]
+            values[inner.members] = np.broadcast_to(value, (self._clients,))[inner.members]
         return values
 
     def change(self, parameters: Mapping[str, object], chosen: IntArray | None, path: str) -> Law[LawT]:
@@ -96,22 +100,22 @@ class Law(Generic[LawT]):
         With a law by groups, the laws of some groups may lack a parameter; their clients keep their law.
         """
         inner = list(self._inner)
-        without = [law.members for law in inner if parameters.keys().isdisjoint(law.keywords)]
-        if chosen is not None and without:
-            unchanged = np.intersect1d(chosen, np.concatenate(without))
+        clients_without = [law.members for law in inner if parameters.keys().isdisjoint(law.keywords)]
+        if chosen is not None and clients_without:
+            unchanged = np.intersect1d(chosen, np.concatenate(clients_without))
             if 0 < len(unchanged) < len(chosen):
                 names = ", ".join(parameters)
                 raise UserError(f"{path}: the law of client {unchanged[0]} has nothing of {names}; leave that client out")
         for name, spec in parameters.items():
-            place = f"{path}.{name}"
+            key = f"{path}.{name}"
             self._laws_with(name, path)  # raises if no law has the parameter
-            reached = [name in law.keywords and (chosen is None or bool(np.isin(chosen, law.members).any())) for law in inner]
-            if not any(reached):
-                raise UserError(f"{place}: the law of these clients has no such parameter")
-            inner = [
-                self._change(law, name, spec, chosen, place) if is_reached else law
-                for law, is_reached in zip(inner, reached, strict=True)
-            ]
+            is_changed = False
+            for index, law in enumerate(inner):
+                if name in law.keywords and (chosen is None or np.isin(chosen, law.members).any()):
+                    inner[index] = self._change(law, name, spec, chosen, key)
+                    is_changed = True
+            if not is_changed:
+                raise UserError(f"{key}: the law of these clients has no such parameter")
         return Law(self._group, self._path, self._context, inner, self._by_group)
 
     def _change(self, inner: _Inner, name: str, spec: object, chosen: IntArray | None, path: str) -> _Inner:
@@ -129,6 +133,7 @@ class Law(Generic[LawT]):
             if chosen is not None:
                 raise UserError(f"{path}: is the same for all clients of a law; leave `clients` out to change it")
             return replace(inner, keywords=inner.keywords | {name: value})
+        # One number, or one for each of the chosen clients.
         value = self._context.population.values(spec, path, chosen)
         is_for_all = chosen is None and len(inner.members) == self._clients
         if chosen is not None or (isinstance(value, np.ndarray) and not is_for_all):
@@ -151,9 +156,8 @@ class Law(Generic[LawT]):
 
     def _product(self, name: str, factor: object, chosen: IntArray | None, path: str) -> FloatArray:
         """Return the values (n,) of a parameter for `chosen` clients, times `factor`; raises UserError."""
-        values = self.values(name, f"{path}.{name}")
-        values = values if chosen is None else values[chosen]
-        return values * self._context.population.values(factor, f"{path}.{name}", chosen)
+        key, entities = f"{path}.{name}", slice(None) if chosen is None else chosen
+        return self.values(name, key)[entities] * self._context.population.values(factor, key, chosen)
 
     def apply_overlay(self, overlay: Overlay, path: str) -> Law[LawT]:
         """Return the law after a change by a script; raises UserError."""
@@ -193,7 +197,7 @@ class Law(Generic[LawT]):
 
 
 def _locate_file(keywords: Keywords) -> Keywords:
-    """Return the keywords of a law with the `path` of a file of the library made absolute."""
+    """Return the keywords of a law, with `path` made absolute if one of them is the path of a file: it may be of the library."""
     path = keywords.get("path")
     return keywords | {"path": str(data_file(path))} if isinstance(path, str) else dict(keywords)
 
@@ -290,7 +294,7 @@ def delay_timeline(
     bandwidth = None
     if message is not None and isinstance(section, Link) and section.bandwidth_bytes_per_s is not None:
         bandwidth = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")
-    delay = _Delay(law, path, "delay", context, bandwidth, message, besides_s)
+    delay = _Delay(law, path, "delay", context, bandwidth=bandwidth, message=message, besides_s=besides_s)
     steps = _law_steps(section, law, "delay", path, context, numbers=message is not None)
     return join_steps(delay, steps, path, "delay", context)
 
@@ -315,9 +319,10 @@ def _law_steps(section: Timed, law: Law[LawT], name: str, path: str, context: Co
 
 def changed_bandwidth(bandwidth: float | FloatArray | None, step: Step, path: str, population: Population) -> FloatArray:
     """Return the `bandwidth` of the link at `path` after `step`, bytes/s (K,); raises UserError if there is none to change."""
-    place = f"{step.path}.bandwidth_bytes_per_s"
+    key = f"{step.path}.bandwidth_bytes_per_s"
     if bandwidth is None:
-        raise UserError(f"{place}: there was none before; set {path}.bandwidth_bytes_per_s")
+        raise UserError(f"{key}: there was none before; set {path}.bandwidth_bytes_per_s")
     values = np.array(np.broadcast_to(bandwidth, (population.count,)), np.float64)
-    values[slice(None) if step.clients is None else step.clients] = population.values(step.bandwidth, place, step.clients)
+    changed = slice(None) if step.clients is None else step.clients
+    values[changed] = population.values(step.bandwidth, key, step.clients)
     return values

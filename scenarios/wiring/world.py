@@ -112,10 +112,7 @@ class World:
         """The server, with columns of rounds for the jamming of cables and of clients' own links; raises UserError."""
         server, trained = self.compose(self), self.trained
         if trained is not None and trained.eager:
-            # An eager trainer trains ahead: tell it which updates were delivered, so that it keeps their results.
-            server.clients.follow(
-                lambda update: trained.on_delivery(update.client, update.begun_round) if update.outcome == "delivered" else None
-            )
+            _report_deliveries(server, trained)
         # Only where the server aggregates with this learner itself, and no edge does between them.
         if trained is not None and trained.promises and server.loop.outlast and server.loop.learner is trained:
             _train_ahead(server, trained)
@@ -232,13 +229,14 @@ class World:
             jamming = build_own_link_jamming(scenario, self.clients, self.streams, self.clock)
         else:
             access, jamming = channels.access, channels.jamming
+        charge_on = scenario.privacy.charge_on if scenario.privacy is not None else "upload"
         return ClientPool(
             clock=self.clock,
             medium=self._medium(access, jamming),
             presence=FollowedPresence(self.availability, self.streams["availability"]),
             accountant=self._accountant(),
             rules=UpdateRules(
-                charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
+                charge_on=charge_on,
                 retry=retry,
                 instant=instant,
                 on_work=on_work,
@@ -251,12 +249,15 @@ class World:
 
     def _accountant(self) -> Accountant:
         """Return the accountant of privacy: a ledger with a mechanism, otherwise a null object."""
-        private = self.scenario.privacy is not None and self.scenario.privacy.mechanism != "none"
-        return Ledger(clients=self.clients, schedule=self.schedule) if private else NoPrivacy(clients=self.clients)
+        section = self.scenario.privacy
+        if section is None or section.mechanism == "none":
+            return NoPrivacy(clients=self.clients)
+        return Ledger(clients=self.clients, schedule=self.schedule)
 
     def _medium(self, access: UplinkAccess[Update], jamming: MediumJamming | NoMediumJamming) -> Medium:
         """Return the links of all clients, with `access` to the uplink, and the jammers of both."""
         scenario, context, delays = self.scenario, self.context, self.delays
+        cut_offs = None if context.targets is None else context.targets.cut_offs
         return Medium(
             clients=self.clients,
             laws=MediumLaws(
@@ -274,9 +275,7 @@ class World:
             streams=context.streams,
             access=access,
             carriers=Carriers(down=self.down.carrier, up=self.up.carrier),
-            outages=build_outages(
-                scenario, context.streams, context.population, None if context.targets is None else context.targets.cut_offs
-            ),
+            outages=build_outages(scenario, context.streams, context.population, cut_offs),
             sizes=self.sizes if scenario.server.sends_updates else Sizes(),
             jamming=jamming,
         )
@@ -305,12 +304,16 @@ class World:
         `reported_losses`: True if updates report losses although the run trains nothing.
         """
         policy: SelectionPolicy = self.decider(SelectionPolicy, per_round, per_model)
-        kind = self.scenario.method.kind
-        # One of the user's own may do with losses that are not there.
-        misses_losses = policy.needs_losses and not reported_losses
-        wants = "the content of updates" if policy.needs_updates else "losses" if misses_losses else None
-        if wants and self.scenario.learner is None and (policy.needs_updates or not is_own("policy", kind)):
-            raise UserError(f"policy.kind = {kind!r}: chooses by {wants}, and nothing is trained; add a [learner]")
+        if self.scenario.learner is not None:
+            return policy
+        kind, missing = self.scenario.method.kind, None
+        if policy.needs_updates:
+            missing = "the content of updates"
+        # A policy of the user's own may do without losses.
+        elif policy.needs_losses and not reported_losses and not is_own("policy", kind):
+            missing = "losses"
+        if missing is not None:
+            raise UserError(f"policy.kind = {kind!r}: chooses by {missing}, and nothing is trained; add a [learner]")
         return policy
 
     def decider(self, protocol: type, per_round: int, per_model: int | None = None) -> Any:
@@ -341,6 +344,17 @@ class World:
         return meter
 
 
+def _report_deliveries(server: Server, trained: FederatedLearner) -> None:
+    """Tell an eager learner, which trains ahead, which updates were delivered, so that it keeps their results."""
+
+    def on_end(update: Update) -> None:
+        """Callback at the end of each attempt."""
+        if update.outcome == "delivered":
+            trained.on_delivery(update.client, update.begun_round)
+
+    server.clients.follow(on_end)
+
+
 def _train_ahead(server: Server, trained: FederatedLearner) -> None:
     """Let workers train updates from their beginning on, and drop the results of updates that are not delivered.
 
@@ -349,16 +363,20 @@ def _train_ahead(server: Server, trained: FederatedLearner) -> None:
     """
     pool = server.clients
 
-    def note(client: int, begun_round: int, delivered: bool) -> None:
-        """Note the end of an attempt: its training is needed now, or not any more."""
-        # With `retry` an update that was not delivered is sent again.
+    def end_promise(client: int, begun_round: int, delivered: bool) -> None:
+        """End the promise of a training: its result is needed now, or not any more."""
+        # With `retry` an update that was not delivered is sent again, and its result is needed then.
         if delivered or not pool.life.retry:
             trained.end_promise(client, begun_round, needed=delivered)
 
+    def on_end(update: Update) -> None:
+        """Callback at the end of one attempt."""
+        end_promise(update.client, update.begun_round, update.outcome == "delivered")
+
     def on_ends(ended: Columns) -> None:
-        """Note many ends at once, as `note` does one."""
-        for client, round, outcome in ended.counts[[CLIENT, ROUND, OUTCOME]].T.tolist():
-            note(client, round, outcome == DELIVERED)
+        """Callback for many ends at once; does for each what `on_end` does."""
+        for client, begun_round, outcome in ended.counts[[CLIENT, ROUND, OUTCOME]].T.tolist():
+            end_promise(client, begun_round, outcome == DELIVERED)
 
     pool.begin_followers.append(trained.promise)
-    pool.follow(lambda update: note(update.client, update.begun_round, update.outcome == "delivered"), on_ends)
+    pool.follow(on_end, on_ends)

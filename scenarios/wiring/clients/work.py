@@ -40,8 +40,11 @@ def build_plan(scenario: Scenario, population: Population) -> WorkPlan:
     section = scenario.work
     if section is None:
         return WorkPlan()
-    keys = {"epochs": section.epochs, "steps": section.steps, "batch_size": section.batch_size}
-    return WorkPlan(**{name: _whole_numbers(spec, f"work.{name}", population) for name, spec in keys.items() if spec is not None})
+    amounts = {}
+    for name, spec in {"epochs": section.epochs, "steps": section.steps, "batch_size": section.batch_size}.items():
+        if spec is not None:
+            amounts[name] = _whole_numbers(spec, f"work.{name}", population)
+    return WorkPlan(**amounts)
 
 
 def _whole_numbers(spec: object, key: str, population: Population) -> IntArray:
@@ -62,8 +65,12 @@ def _partial_work(scenario: Scenario, context: Context, plan: WorkPlan, whole: W
     section = scenario.work
     if whole is None or section is None or not section.partial_share:
         return None
-    epochs = scenario.learner.epochs if plan.epochs is None and scenario.learner is not None else plan.epochs
-    keywords: Keywords = {"epochs": 1 if epochs is None else epochs, "share": section.partial_share}
+    epochs: int | IntArray = 1
+    if plan.epochs is not None:
+        epochs = plan.epochs
+    elif scenario.learner is not None:
+        epochs = scenario.learner.epochs
+    keywords: Keywords = {"epochs": epochs, "share": section.partial_share}
     with name_refusals("work", {**keywords, "partial_share": None}, {"data_sizes": "clients.data_sizes"}):
         return PartialWork(work=whole, draws=context.streams["partial-work"], **keywords)
 
@@ -99,14 +106,14 @@ def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trai
 def sample_times(scenario: Scenario, context: Context) -> Joined[DelayLaw] | None:
     """Return the timeline of each client's seconds for a sample; None without a speed in `[compute]`. Raises UserError."""
     section = scenario.compute
-    speeds = [(name, value) for name in SPEEDS if (value := getattr(section, name)) is not None]
-    _check_changes(section, speeds[0][0] if speeds else None)
-    if not speeds:
+    # The section has checked that it gives at most one speed.
+    name = next((name for name in SPEEDS if getattr(section, name) is not None), None)
+    _check_changes(section, name)
+    if name is None:
         if section.noise.kind != "constant":
             kind = f"compute.noise.kind = {section.noise.kind!r}"
             raise UserError(f"{kind}: multiplies the time of samples; give one of {', '.join(SPEEDS)} in [compute]")
         return None
-    name, value = speeds[0]
     if scenario.work is None and scenario.learner is None and scenario.flower is None:
         raise UserError(f"compute.{name}: nothing says how many samples an update takes; give [work] or [learner]")
     flops: float | FloatArray = 0.0
@@ -114,7 +121,8 @@ def sample_times(scenario: Scenario, context: Context) -> Joined[DelayLaw] | Non
         flops = context.population.values(section.flops_per_sample, "compute.flops_per_sample")
         _check_positive(flops, "flops_per_sample")
     law = Law[Noise].from_scenario(section.noise, "noise", "compute.noise", context)
-    speed = _Speed(law, name, _check_positive(context.population.values(value, f"compute.{name}"), name), flops, context)
+    values = _check_positive(context.population.values(getattr(section, name), f"compute.{name}"), name)
+    speed = _Speed(law, name=name, values=values, flops_per_sample=flops, context=context)
     steps = written_steps(section, "noise", "compute", context)
     if section.random_changes is not None:
         steps += drawn_steps(section, law, "noise", "compute.random_changes", context)
@@ -169,15 +177,17 @@ class _Speed:
             name, spec = step.speed
             population = self.context.population
             values = np.array(np.broadcast_to(values, (population.count,)), np.float64)
-            new = _check_positive(population.values(spec, f"{step.path}.{name}", step.clients), name, step.path)
-            values[slice(None) if step.clients is None else step.clients] = new
+            chosen = slice(None) if step.clients is None else step.clients
+            values[chosen] = _check_positive(population.values(spec, f"{step.path}.{name}", step.clients), name, step.path)
         return replace(self, law=law, values=values)
 
     def apply_overlay(self, overlay: Overlay, path: str) -> _Speed:
         """Return the speed and its noise after a change by a script; raises UserError."""
-        parameters = {name: spec for name, spec in overlay.parameters.items() if name != self.name}
-        change = self.law.scale_by if overlay.scale else self.law.change
-        law = change(parameters, overlay.entities, path) if parameters else self.law
+        noise_parameters = {name: spec for name, spec in overlay.parameters.items() if name != self.name}
+        law = self.law
+        if noise_parameters:
+            change = law.scale_by if overlay.scale else law.change
+            law = change(noise_parameters, overlay.entities, path)
         if self.name not in overlay.parameters:
             return replace(self, law=law)
         population = self.context.population
@@ -202,12 +212,13 @@ class _Speed:
 
     def _build_law(self, path: str, law_path: str | None) -> DelayLaw:
         """Return the law of seconds a sample. Errors name keys below `path`, and `law_path` for the noise."""
-        # A slow client may overflow to inf, which is refused below.
         seconds = self.values
         if self.name != "seconds_per_sample":
+            work_of_sample = 1.0 if self.name == "samples_per_s" else self.flops_per_sample
+            # A slow client may overflow to inf, which is refused below.
             with np.errstate(over="ignore"):
-                seconds = np.divide(1.0 if self.name == "samples_per_s" else self.flops_per_sample, seconds)
-        if not np.max(seconds) <= LONGEST_S:
+                seconds = np.divide(work_of_sample, self.values)
+        if not np.max(seconds) <= LONGEST_S:  # also true for NaN
             raise UserError(f"{path}.{self.name}: a sample takes {np.max(seconds):g} s; must be at most {LONGEST_S:g} s")
         return SecondsPerSample(seconds_per_sample=seconds, noise=self.law.build(law_path))
 
@@ -287,7 +298,10 @@ class Training:
 
     def update_sample(self) -> Joined[DelayLaw] | TimeOfWork | None:
         """Return the timeline of seconds a sample, with the time of an additional pass over the data if there is one."""
-        return self.sample if self.sample is None or self.longer is None else TimeOfWork(self.longer, self.sample)
+        if self.sample is None or self.longer is None:
+            return self.sample
+        # A sample takes `longer` times as long, as if it were that many samples.
+        return TimeOfWork(self.longer, self.sample)
 
     def times(self) -> list[TimeOfWork]:
         """Return the timeline of the duration of an update's work, as a list of one; empty if it takes no time or is unknown."""
@@ -301,6 +315,7 @@ def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained
     """Return the training that `[work]` and the speed in `[compute]` describe; raises UserError."""
     whole = _whole_work(scenario, context.population, plan, trained)
     partial = _partial_work(scenario, context, plan, whole)
+    # `partial` is the work of different amounts, `whole` the same for every update; neither is falsy.
     planned: WorkLaw = partial or whole or NoWork()
     work = _eager_work(scenario, planned, trained) if trained is not None and trained.eager else planned
     return Training(work, sample_times(scenario, context), partial)

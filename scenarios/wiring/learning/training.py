@@ -69,7 +69,8 @@ def check_learner(scenario: Scenario) -> None:
         parameters = _parameters(options)
         _check_network(options, parameters)
         if parameters is None:
-            _check_built(section, shape.sample, 2 if data.labels == "parity" else shape.labels)
+            classes = 2 if data.labels == "parity" else shape.labels
+            _check_built(section, shape.sample, classes)
         if not is_own("partition", section.partition.kind):
             check_partition(options.partition, samples=samples, clients=scenario.clients.count)
 
@@ -77,7 +78,8 @@ def check_learner(scenario: Scenario) -> None:
 def _published_shape(kind: str) -> _DataShape:
     """Return the facts of a published data set, without reading it."""
     images, sizes = published_shape(kind), published_sizes(kind)
-    return _DataShape((images.planes, images.side, images.side), images.labels, sizes.train, sizes.test)
+    sample = (images.planes, images.side, images.side)
+    return _DataShape(sample=sample, labels=images.labels, train=sizes.train, test=sizes.test)
 
 
 def _own_source(kind: str) -> Source:
@@ -104,19 +106,20 @@ class _DataShape(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _own_shape(source: Source) -> _DataShape:
-    """Return the facts of the user's own data, which are read for it.
+    """Return the facts of the user's own data, which is read for them.
 
-    Kept for the variants of a sweep, all of which are checked: reading data may take long.
+    They are cached for the variants of a sweep, all of which are checked: reading data may take long.
     """
     arrays = read_own(source)
-    return _DataShape(tuple(arrays.train_x.shape[1:]), arrays.classes, len(arrays.train_x), len(arrays.test_x))
+    sample = tuple(arrays.train_x.shape[1:])
+    return _DataShape(sample=sample, labels=arrays.classes, train=len(arrays.train_x), test=len(arrays.test_x))
 
 
 def _check_built(section: Learner, shape: tuple[int, ...], classes: int) -> None:
-    """Make the network once, and refuse one that does not fit samples of `shape` and `classes`."""
+    """Build the network once, which refuses one that does not fit samples of `shape` and `classes`. Without torch: do nothing."""
     try:
         from models.fl.build import build_network
-    except ImportError:  # without torch, check the rest only
+    except ImportError:
         return
     build_network(_own_table(section.network, "network"), shape, classes, seed=0)
 
@@ -144,7 +147,8 @@ def _check_memory(options: LearnerOptions, parameters: int | None, updates: int)
 
     if parameters is None or device_of(options.device).type != "cpu":
         return
-    needed, available = 4 * parameters * (8 + 3 * (updates - 1)), memory_bytes()
+    needed = 4 * parameters * (8 + 3 * (updates - 1))  # 4 bytes a number
+    available = memory_bytes()
     if needed > available:
         reason = (
             f"has {parameters:,} parameters; {updates} updates at once take {needed / 2**30:.1f} GiB or more, and this machine "
@@ -158,14 +162,14 @@ def _check_disk(options: LearnerOptions, parameters: int | None, scenario: Scena
     memory_bytes = options.memory_bytes
     if parameters is None or memory_bytes is None or not (scenario.server.trains_peers or scenario.keeps_caches):
         return
-    needed = 4 * parameters * scenario.clients.count - memory_bytes
+    needed = 4 * parameters * scenario.clients.count - memory_bytes  # 4 bytes a number
     folder = tempfile.gettempdir()
     free_bytes = shutil.disk_usage(folder).free
     if needed > free_bytes:
-        models = (
+        problem = (
             f"the models of {scenario.clients.count:,} clients beyond it take {needed:,} bytes, and {folder} has {free_bytes:,}"
         )
-        raise ParameterError("memory_bytes", memory_bytes, f"{models}; raise it, or let TMPDIR name another folder")
+        raise ParameterError("memory_bytes", memory_bytes, f"{problem}; raise it, or let TMPDIR name another folder")
 
 
 def memory_bytes() -> int:
@@ -219,7 +223,7 @@ def build_trained(
 
 
 def _workers(options: LearnerOptions, cluster: Cluster | None) -> TrainingWorkers | None:
-    """Return the workers that train, None where this process does."""
+    """Return the workers that train: those of `cluster`, else those of the options; None if this process trains."""
     if cluster is not None:
         from models.fl.devices import device_of
         from scenarios.workers.training_cluster import TrainingCluster
@@ -254,12 +258,12 @@ def _own_options(section: Learner) -> LearnerOptions:
     """Return the options of the learner, with users' components as objects and all others by name."""
     options = section.options()
     own: Tables = {name: _own_table(part, name) for name, part in section.components().items() if is_own(name, part.kind)}
-    options = replace(options, **own, metrics=[load_own(metric) for metric in section.metrics])
+    own["metrics"] = [load_own(metric) for metric in section.metrics]
     if section.local_training is not None:
-        options = replace(options, local_training=load_own(section.local_training))
-    if ":" not in section.data.kind:
-        return options
-    return replace(options, data=replace(options.data, kind=_own_source(section.data.kind)))
+        own["local_training"] = load_own(section.local_training)
+    if ":" in section.data.kind:
+        own["data"] = replace(options.data, kind=_own_source(section.data.kind))
+    return replace(options, **own)
 
 
 def _own_table(part: Component, name: str) -> Tables:

@@ -61,8 +61,11 @@ class _Expected:
 
         The law is built again only when a bandwidth law changes.
         """
-        own_law, until_s = (None, math.inf) if self._own is None else self._own.at(round, time_s)
-        shared_law = None if self._shared is None else self._shared.at(round, time_s)[0]
+        own_law, shared_law, until_s = None, None, math.inf
+        if self._own is not None:
+            own_law, until_s = self._own.at(round, time_s)
+        if self._shared is not None:
+            shared_law, _ = self._shared.at(round, time_s)
         if self._cached is None or self._cached[0] is not own_law or self._cached[1] is not shared_law:
             self._cached = own_law, shared_law, ConstantDelay(value_s=self.mean_s(own_law, shared_law))
         return self._cached[2], until_s
@@ -173,7 +176,8 @@ class _JoinedSegments:
         """Return the one law over all time, and inf. It stays the same object as long as the script changes nothing."""
         laws = self._law.laws_at(time_s)
         if self._cached is None or self._cached[0] is not laws:
-            self._cached = laws, laws[0] if len(laws) == 1 else Successive(laws=laws, starts_s=self._law.starts)
+            joined = laws[0] if len(laws) == 1 else Successive(laws=laws, starts_s=self._law.starts)
+            self._cached = laws, joined
         return self._cached[1], math.inf
 
 
@@ -196,9 +200,8 @@ def build_carrier(
         return Carried(NoCarrier())
     shared = None if section.shared is None else _shared_bandwidth(section, path, context)
     # Errors name the bandwidth of the shared link if there is one.
-    key = f"{path}.shared.bandwidth" if shared is not None else f"{path}.bandwidth"
-    bandwidth = section.bandwidth if section.shared is None else section.shared.bandwidth
-    key += "_bytes_per_s" if bandwidth is None else ""
+    link_path, link = (path, section) if section.shared is None else (f"{path}.shared", section.shared)
+    key = f"{link_path}.bandwidth_bytes_per_s" if link.bandwidth is None else f"{link_path}.bandwidth"
     message.require_bytes(key)
     sizes = np.array(np.broadcast_to(message.size_bytes, (context.population.count,)), np.float64)
     expected = _Expected(own, shared, sizes)
@@ -206,6 +209,7 @@ def build_carrier(
     carrier = _choose_carrier(own, shared, clock, sizes, altered=context.alters_bandwidth, foreseen=foreseen)
     _renew_after_changes(carrier, own, shared, path, context)
     if context.multiplier is not None:
+        # Ends of messages in flight are computed again when the factor of the run changes.
         context.multiplier.renewals.append(carrier.renew)
     stops = ends_for_ever(own, np.arange(context.population.count)) or ends_for_ever(shared, _LINK)
     return Carried(carrier=carrier, expected=(expected,), least_s=least_s, stops=stops)
@@ -249,6 +253,7 @@ def link_bandwidth(section: NetworkLink, path: str, alone: Context) -> OwnBandwi
     `alone`: the context with a population of one, the cable.
     """
     multiplier = alone.multiplier
+    # A factor for one cable leaves all others as they are; without a `link` it is for every cable.
     if multiplier is not None and multiplier.link not in (None, section.name):
         alone = replace(alone, multiplier=None)
     return _own_bandwidth(section, path, alone)
@@ -263,8 +268,10 @@ def build_peer_carrier(section: Peers, context: Context, clock: Clock) -> tuple[
     path, clients = "peers", np.arange(context.population.count)
     own = _own_bandwidth(section, path, context)
     shared = None if section.shared is None else _shared_bandwidth(section, path, context)
-    if shared is None and (own is None or (own.fixed and own.laws[0].constant)):
-        return None, math.inf if own is None else own.laws[0].mean_rate(clients)
+    if own is None and shared is None:
+        return None, math.inf
+    if own is not None and shared is None and own.fixed and own.laws[0].constant:
+        return None, own.laws[0].mean_rate(clients)
     # Sizes are placeholders: each message brings its size as it joins the carrier.
     carrier = _choose_carrier(own, shared, clock, np.ones(len(clients)), altered=context.alters_bandwidth, foreseen=False)
     _renew_after_changes(carrier, own, shared, path, context)
@@ -277,7 +284,9 @@ def _join_over_time(own: OwnBandwidth, path: str) -> Timeline[BandwidthLaw]:
         raise UserError(f"{path}.changes: this bandwidth changes at times, and not in rounds; give at_s")
     if isinstance(own, ScriptedLaw):
         return _JoinedSegments(own)
-    return Unchanging(own.laws[0] if len(own.laws) == 1 else Successive(laws=own.laws, starts_s=list(own.starts)))
+    if len(own.laws) == 1:
+        return Unchanging(own.laws[0])
+    return Unchanging(Successive(laws=own.laws, starts_s=list(own.starts)))
 
 
 def channel_links(section: Channels, context: Context, message: Message) -> KnownLinks | None:
@@ -308,7 +317,7 @@ def _own_bandwidth(section: VaryingLink, path: str, context: Context) -> OwnBand
     bandwidth: _Number | _Component
     if section.bandwidth is not None:
         law = Law[BandwidthLaw].from_scenario(section.bandwidth, "bandwidth", f"{path}.bandwidth", context)
-        bandwidth = _Component(law, f"{path}.bandwidth", section.endless)
+        bandwidth = _Component(law, key=f"{path}.bandwidth", must_not_end=section.endless)
         if section.random_changes is not None:
             steps += drawn_steps(section, law, "bandwidth", f"{path}.random_changes", context)
     elif section.bandwidth_bytes_per_s is not None:
@@ -322,7 +331,7 @@ def _own_bandwidth(section: VaryingLink, path: str, context: Context) -> OwnBand
 
 
 def _multiply(timeline: OwnBandwidth, context: Context) -> OwnBandwidth:
-    """Return `timeline`, multiplied by the bandwidth factor of the run if there is one."""
+    """Return `timeline`, multiplied by the bandwidth factor that the run may change as it goes on; unchanged without one."""
     return timeline if context.multiplier is None else context.multiplier.over(timeline)
 
 
@@ -334,7 +343,7 @@ def _shared_bandwidth(section: Downlink | Peers, path: str, context: Context) ->
     bandwidth: _Number | _Component
     if shared.bandwidth is not None:
         law = Law[BandwidthLaw].from_scenario(shared.bandwidth, "bandwidth", f"{key}.bandwidth", alone)
-        bandwidth = _Component(law, f"{key}.bandwidth", False)
+        bandwidth = _Component(law, key=f"{key}.bandwidth", must_not_end=False)
     else:
         bandwidth = _Number(shared.bandwidth_bytes_per_s or 0.0, key, alone)
     return _multiply(join_steps(bandwidth, [], key, "bandwidth", alone), context)

@@ -112,6 +112,7 @@ class Layout:
         routing = self.section.routing
         cables = []
         for plan in self.plans:
+            # An underlay takes its lengths as `delay_ms`; only their ratios matter, whatever their unit.
             length = {"delay": plan.delay_s * 1e3, "km": plan.km, "hops": 1.0}[routing]
             if length is None:
                 raise UserError(f"network.routing = 'km': cable {plan.name!r} has no km; give it, or set routing = 'delay'")
@@ -135,7 +136,10 @@ class Layout:
         return route.start, route.to
 
     def _stated_hops(self, i: int) -> Hops:
-        """Return the hops of route `i` of the scenario; raises UserError unless its cables follow one another."""
+        """Return the hops of route `i` of the scenario; raises UserError unless its cables follow one another.
+
+        A hop is the number of a cable, and the node where the route leaves it.
+        """
         route, key = self.section.routes[i], f"network.routes.{i}"
         node, hops, visited = route.start, [], {route.start}
         for index, name in enumerate(route.links):
@@ -156,7 +160,9 @@ class Layout:
         """Return the node of an end: a client's number, SERVER, or a number of `other_end`."""
         if end >= 0:
             return self.client_nodes[end]
-        return self.section.server if end == SERVER else self.nodes[SERVER - 1 - end]
+        if end == SERVER:
+            return self.section.server
+        return self.nodes[SERVER - 1 - end]  # inverse of `other_end`
 
     def other_end(self, node: str, key: str) -> int:
         """Return the number, below SERVER, of an end that is neither a client nor the server. Raises UserError."""
@@ -183,7 +189,8 @@ class Layout:
             plan = self.plans[cable]
             if measure == "km" and plan.km is None:
                 raise UserError(f"{key} = 'km': cable {plan.name!r} has no km; give it, or set nearest = 'delay'")
-            total += {"delay": plan.delay_s, "km": plan.km or 0.0, "hops": 1.0}[measure]
+            km = plan.km or 0.0  # None is refused above if the distance is in km
+            total += {"delay": plan.delay_s, "km": km, "hops": 1.0}[measure]
         return total
 
     def _find_route(self, a: str, b: str) -> Hops:
@@ -191,10 +198,12 @@ class Layout:
         if (a, b) in self._stated_routes:
             return self._stated_routes[a, b]
         if (b, a) in self._stated_routes:
-            # Take the same cables in reverse order. A hop is a cable and the node where it ends.
+            # Take the same cables in reverse order. A hop is a cable and the node where it ends: in this direction the node
+            # where the opposite hop begins.
             opposite = self._stated_routes[b, a]
-            nodes = [b, *(node for _, node in opposite)]
-            return [(cable, nodes[index]) for index, (cable, _) in reversed(list(enumerate(opposite)))]
+            cables = [cable for cable, _ in opposite]
+            begins = [b, *(node for _, node in opposite[:-1])]
+            return list(zip(reversed(cables), reversed(begins), strict=True))
         shortest = self.underlay.ways[self._node_numbers[a]][self._node_numbers[b]]
         return [(cable, self.nodes[site]) for cable, site in zip(shortest.cables, shortest.sites[1:], strict=True)]
 
@@ -219,9 +228,12 @@ def _plan_cables(section: Network, generator: np.random.Generator) -> list[Cable
         elif link.name is not None and link.a is not None and {link.a, link.b} != {plan.a, plan.b}:
             problem = f"joins {plan.a!r} and {plan.b!r}; leave a and b out, or give another name"
             raise UserError(f"{path}.name = {name!r}: {problem}")
-        delay_s = link.delay_s if link.km is None else link.km / section.speed_km_per_s
-        km = plan.km if link.km is None else link.km
-        plans[name] = replace(plan, link=link, path=path, km=km, delay_s=plan.delay_s if delay_s is None else delay_s)
+        km, delay_s = plan.km, plan.delay_s
+        if link.km is not None:
+            km, delay_s = link.km, link.km / section.speed_km_per_s
+        elif link.delay_s is not None:
+            delay_s = link.delay_s
+        plans[name] = replace(plan, link=link, path=path, km=km, delay_s=delay_s)
     return list(plans.values())
 
 
@@ -238,7 +250,7 @@ def _plan_underlay(source: str, speed_km_per_s: float) -> dict[str, CablePlan]:
             other = plans[name]
             ends = f"the cables {other.a!r} to {other.b!r} and {a!r} to {b!r} would both be called {name!r}"
             raise UserError(f"network.source = {source!r}: {ends}; give one of the nodes another name")
-        plans[name] = CablePlan(name, a, b, delay_s, cable.km, rate)
+        plans[name] = CablePlan(name, a, b, delay_s=delay_s, km=cable.km, bytes_per_s=rate)
     return plans
 
 
@@ -255,11 +267,12 @@ def _plan_generator(section: Generator, speed_km_per_s: float, generator: np.ran
         value = getattr(section, key)
         if value is not None and len(value) != levels:
             raise UserError(f"network.generator.{key}: has {len(value)} numbers for {levels} levels; give one for each")
-    plans = {}
+    plans: dict[str, CablePlan] = {}
     for a, b, level, km in cables:
         delay_s = km / speed_km_per_s if section.level_delay_s is None else section.level_delay_s[level]
         rate = None if section.level_bytes_per_s is None else section.level_bytes_per_s[level]
-        plans[f"{a}-{b}"] = CablePlan(f"{a}-{b}", a, b, delay_s, km, rate)
+        name = f"{a}-{b}"
+        plans[name] = CablePlan(name, a, b, delay_s=delay_s, km=km, bytes_per_s=rate)
     return plans
 
 
@@ -332,10 +345,10 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
     else:
         down, up = Carried(UnusedDirection(network)), Carried(NoCarrier())
     if scenario.output.transfers_table:
-        TransferLog(network, layout.node)
+        TransferLog(network, layout.node)  # attaches itself to the network
     if scenario.jams_cables:
         _add_cable_jammers(network, layout, scenario, context)
-    return WiredNetwork(network, layout, down, up)
+    return WiredNetwork(network=network, layout=layout, down=down, up=up)
 
 
 def _coordinator_ends(scenario: Scenario, context: Context, layout: Layout) -> list[int]:
@@ -343,8 +356,8 @@ def _coordinator_ends(scenario: Scenario, context: Context, layout: Layout) -> l
     if scenario.edges is None:
         return [SERVER] * context.population.count
     tree = lay_out(scenario.edges, context.population, layout)
-    nodes = [layout.other_end(node, "edges.tiers.nodes") for node in tree.nodes(scenario.edges)]
-    return [nodes[edge] for edge in tree.coordinator]
+    ends_of_edges = [layout.other_end(node, "edges.tiers.nodes") for node in tree.nodes(scenario.edges)]
+    return [ends_of_edges[edge] for edge in tree.coordinator]
 
 
 def edge_carriers(
@@ -384,10 +397,10 @@ def _build_cable(plan: CablePlan, section: Network, context: Context) -> Cable:
     # Scripts address a cable by its name, because its index in the file may change.
     key = f"network.links.{plan.name}"
     scripted = context.targets is not None
-    has_waits = scripted or link.delay != _DEFAULT_LINK.delay or any(change.delay for change in link.changes)
-    has_losses = scripted or link.channel != _DEFAULT_LINK.channel or any(change.channel for change in link.changes)
-    if link.random_changes is not None:
-        has_waits, has_losses = True, True
+    replaceable = scripted or link.random_changes is not None
+    has_waits = replaceable or link.delay != _DEFAULT_LINK.delay or any(change.delay for change in link.changes)
+    has_losses = replaceable or link.channel != _DEFAULT_LINK.channel or any(change.channel for change in link.changes)
+    # The bandwidth of the file, or of the section, is for cables whose own keys give none.
     rate = plan.bytes_per_s or section.bandwidth_bytes_per_s
     if rate is not None and link.bandwidth is None and link.bandwidth_bytes_per_s is None:
         link = link.model_copy(update={"bandwidth_bytes_per_s": rate})
@@ -513,18 +526,23 @@ class _Expected:
     def mean_s(self, round: int, time_s: float) -> FloatArray:
         """Return the seconds of each message at the mean bandwidths and mean waits of the laws in force."""
         network, first_entity = self._network, np.zeros(1, np.int64)
-        laws = [None if cable.bandwidth is None else cable.bandwidth.at(round, time_s)[0] for cable in network.cables]
-        rates = [None if law is None else float(law.mean_rate(first_entity)[0]) for law in laws]
-        waits = [None if cable.wait is None else cable.wait.at(round, time_s)[0] for cable in network.cables]
-        waits_s = [0.0 if law is None else float(law.mean_s(first_entity)[0]) for law in waits]
+        rates, waits_s = [], []  # by cable
+        for cable in network.cables:
+            rate, wait_s = math.inf, 0.0
+            if cable.bandwidth is not None:
+                rate = float(cable.bandwidth.at(round, time_s)[0].mean_rate(first_entity)[0])
+            if cable.wait is not None:
+                wait_s = float(cable.wait.at(round, time_s)[0].mean_s(first_entity)[0])
+            rates.append(rate)
+            waits_s.append(wait_s)
         # The time of a message: delays of its cables, their mean waits, and its bytes at the slowest cable.
         mean_s = np.zeros(len(self._ends))
-        for index, (source, target) in enumerate(self._ends):
-            numbers = [number for number, _ in network.hops(source, target)]
-            delay_s = network.transfers.delay_s(network.route(source, target), float(self._sizes[index]))
-            mean_s[index] = delay_s + sum(waits_s[number] for number in numbers)
-            bottleneck = min((rate for number in numbers if (rate := rates[number]) is not None), default=math.inf)
-            mean_s[index] += self._sizes[index] / (bottleneck * network.transfers.corrections.bandwidth_factor)
+        for message, (source, target) in enumerate(self._ends):
+            cables = [cable_number for cable_number, _ in network.hops(source, target)]
+            delay_s = network.transfers.delay_s(network.route(source, target), float(self._sizes[message]))
+            mean_s[message] = delay_s + sum(waits_s[cable_number] for cable_number in cables)
+            slowest_rate = min((rates[cable_number] for cable_number in cables), default=math.inf)
+            mean_s[message] += self._sizes[message] / (slowest_rate * network.transfers.corrections.bandwidth_factor)
         return mean_s
 
 
@@ -537,8 +555,8 @@ def _build_direction(
     """
     sizes = np.array(np.broadcast_to(size, (len(ends),)), np.float64)
     expected = _Expected(network, ends, sizes)
-    mean_s = expected.mean_s(1, 0.0)
-    if not mean_s.max() <= LONGEST_S:
+    mean_s = expected.mean_s(round=1, time_s=0.0)
+    if not mean_s.max() <= LONGEST_S:  # also true for NaN
         client = int(mean_s.argmax())
         problem = f"a message of client {client} takes {mean_s[client]:g} s alone"
         raise UserError(f"network: {problem}; must be at most {LONGEST_S:g} s")

@@ -65,7 +65,10 @@ class ScriptRunner:
         wait = self._wait
         if wait is None:
             return _FOREVER
-        return wait.due_s if self._round_s is None else min(wait.due_s, (wait.due_round - 1) * self._round_s)
+        if self._round_s is None:
+            return wait.due_s
+        opening_s = (wait.due_round - 1) * self._round_s
+        return min(wait.due_s, opening_s)
 
     def play(self, function: Callable[[], Any], *, round_s: float | None) -> None:
         """Set the `function` that makes the script's generator, once the script's world exists.
@@ -128,7 +131,7 @@ class ScriptRunner:
         self._pending.append(event)
 
     def _send_pending(self, payload: None = None) -> None:
-        """Callback that gives the script the events of this instant in order."""
+        """Callback that gives the script the events of this instant in order, and forgets them."""
         # One by one, because the script may begin another wait between two of them. Ends caused by its own acts do not reach
         # it, because it does not wait while it acts.
         while self._pending:
@@ -258,7 +261,7 @@ class ScriptRunner:
             if entry is None:
                 self._wait_for(wait)
                 return
-            _, *moment, which, outcome = entry
-            self._moment = (moment[0], moment[1], moment[2])
-            wait.restore_outcome(which, outcome)
+            _, round, slot, time_s, index, outcome = entry  # as `_wake` notes them
+            self._moment = (round, slot, time_s)
+            wait.restore_outcome(index, outcome)
             value = wait.value

@@ -192,9 +192,9 @@ class ScriptedLaw(_Law[Segment[LawT], LawT]):
 
     def _apply_overlays(self, segment: Segment[LawT], overlays: tuple[Overlay, ...]) -> Segment[LawT]:
         """Return the segment with `overlays` applied in their order."""
-        first, applied, result = self._last_applied
+        last_segment, applied, result = self._last_applied
         # Reuse the last result: a script that changes a law repeatedly adds one overlay to those of the last call.
-        if first is not segment or overlays[: len(applied)] != applied:
+        if last_segment is not segment or overlays[: len(applied)] != applied:
             applied, result = (), segment
         for overlay in overlays[len(applied) :]:
             result = result.apply_overlay(overlay, self.key)
@@ -211,10 +211,15 @@ class ScriptedLaw(_Law[Segment[LawT], LawT]):
         Laws are made on demand, because there may be many.
         """
         overlays = self._versions[self._version(time_s)]
-        if self._all_laws[0] is not overlays:
-            laws = LazyLaws(count=len(self._segments), make=lambda place: self._build_checked(self._segments[place], overlays))
-            self._all_laws = overlays, laws if overlays else self.laws
-        return self._all_laws[1]
+        last_overlays, laws = self._all_laws
+        if last_overlays is not overlays:
+            laws = self.laws
+            if overlays:
+                laws = LazyLaws(
+                    count=len(self._segments), make=lambda index: self._build_checked(self._segments[index], overlays)
+                )
+            self._all_laws = overlays, laws
+        return laws
 
     def value(self, name: str, round: int, time_s: float) -> object:
         """Return the parameter in force."""
@@ -243,7 +248,7 @@ class ScriptedStates(_Law[ChannelLaw, ChannelLaw]):
         for overlay in overlays:
             chosen = self._channels if overlay.entities is None else overlay.entities
             for name, value in overlay.parameters.items():
-                self._check(name)
+                self._check_name(name)
                 values = np.broadcast_to(np.asarray(value, np.float64), chosen.shape)
                 means[chosen] = means[chosen] * values if overlay.scale else values
         valid = (means >= 0.0) & (means <= 1.0)
@@ -253,7 +258,7 @@ class ScriptedStates(_Law[ChannelLaw, ChannelLaw]):
             raise UserError(f"{problem}: must be a probability between 0 and 1")
         return means
 
-    def _check(self, name: str) -> None:
+    def _check_name(self, name: str) -> None:
         """Raise UserError unless `name` is the only parameter that can change, `means`."""
         if name != "means":
             raise UserError(f"{self.key}.{name}: is no parameter that can change; {did_you_mean(name, ['means'])}")
@@ -264,7 +269,7 @@ class ScriptedStates(_Law[ChannelLaw, ChannelLaw]):
 
     def value(self, name: str, round: int, time_s: float) -> object:
         """Return the means (N,) in force; raises UserError for another name."""
-        self._check(name)
+        self._check_name(name)
         law, _, _ = self._segment(round, time_s)
         return self._means(law, self._versions[self._version(time_s)])
 
@@ -331,17 +336,17 @@ class Targets:
         self._renewals: dict[str, list[Callable[[], None]]] = {}
 
     def scripted_cuts(self) -> ScriptedCuts:
-        """Return the outages of links that a script makes."""
+        """Create and return the outages of links that a script makes; sets `cuts`."""
         self.cuts = ScriptedCuts()
         return self.cuts
 
     def absences(self, presence: Availability, clients: int) -> Absences:
-        """Return a presence from which a script may take clients away."""
+        """Return `presence` wrapped so that a script may take clients away; sets `absent`."""
         self.absent = Absences(inner=presence, clients=clients)
         return self.absent
 
     def absences_of_edges(self, presence: Availability, edges: int) -> Absences:
-        """Return a presence from which a script may take edges away."""
+        """Return `presence` wrapped so that a script may take edges away; sets `absent_edges`."""
         self.absent_edges = Absences(inner=presence, clients=edges)
         return self.absent_edges
 
@@ -353,23 +358,27 @@ class Targets:
         starts: list[float],
         unit: Literal["rounds", "seconds"],
     ) -> ScriptedLaw[LawT]:
-        """Return the timeline of these segments, which a script may change."""
-        # Shared links and cables are single: their parameters cannot differ between entities.
-        single = ".shared." in key or key.startswith("network.")
-        named: dict[str, Entity] = {"channels": "channels", "edges": "edges"}
-        entity: Entity = None if single else named.get(key.partition(".")[0], "clients")
+        """Return the timeline of these segments, and add it to the targets of the script under `key`."""
+        section = key.partition(".")[0]
+        entity: Entity = "clients"
+        if ".shared." in key or section == "network":
+            entity = None  # one link or cable, whose parameters cannot differ between entities
+        elif section == "channels":
+            entity = "channels"
+        elif section == "edges":
+            entity = "edges"
         law = ScriptedLaw(key=key, entity=entity, segments=segments, laws=laws, starts=starts, unit=unit)
         self.all[key], self._renewals[key] = law, law.renewals
         return law
 
     def states(self, key: str, states: ChannelStates, count: int) -> ScriptedStates:
-        """Return the timeline of these states, which a script may change."""
+        """Return the timeline of these states, and add it to the targets of the script under `key`."""
         target = ScriptedStates(key=key, states=states, count=count)
         self.all[key], self._renewals[key] = target, target.renewals
         return target
 
     def after_change(self, key: str, renew: Callable[[], None]) -> None:
-        """Call `renew` after every change of `key`."""
+        """Have `renew` called after every change of the law at `key`."""
         self._renewals[key].append(renew)
 
     def find(self, key: str) -> Target:

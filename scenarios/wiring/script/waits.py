@@ -111,8 +111,8 @@ class Wait(ABC):
         """Return the index of the wait that ended among several (0 for a single wait), and its value, as plain data."""
         return 0, _plain(self.value)
 
-    def restore_outcome(self, which: int, value: object) -> None:
-        """Restore the noted outcome of the wait: `which` of several waits ended, with `value` as plain data."""
+    def restore_outcome(self, index: int, value: object) -> None:
+        """Restore the noted outcome of the wait, as `outcome` returned it; a single wait has the index 0."""
         self.value = _from_plain(value)
 
     def state_dict(self) -> object:
@@ -169,8 +169,10 @@ class UntilTime(Wait):
 
     def take(self, event: Event) -> bool:
         """Return True if the time is reached."""
+        if not isinstance(event, Reached) or event.time_s < self.due_s:
+            return False
         self.value = event.time_s
-        return isinstance(event, Reached) and event.time_s >= self.due_s
+        return True
 
     def plain(self) -> list[object]:
         """Return name and time."""
@@ -242,19 +244,17 @@ class UntilDeclared(Wait):
         """Return True if the declared changes include one that the wait is for."""
         if not isinstance(event, Declared):
             return False
-        any_change = self._channels is None and self._clients is None
-        matches = bool(
-            (self._channels or frozenset()) & set(event.channels) or (self._clients or frozenset()) & set(event.clients)
-        )
         self.value = event
-        return any_change or matches
+        if self._channels is None and self._clients is None:
+            return True
+        is_channel_declared = self._channels is not None and not self._channels.isdisjoint(event.channels)
+        is_client_declared = self._clients is not None and not self._clients.isdisjoint(event.clients)
+        return is_channel_declared or is_client_declared
 
     def plain(self) -> list[object]:
         """Return name and conditions."""
-        return [
-            "until_change_declared",
-            *(None if numbers is None else sorted(numbers) for numbers in (self._channels, self._clients)),
-        ]
+        sets = [None if numbers is None else sorted(numbers) for numbers in (self._channels, self._clients)]
+        return ["until_change_declared", *sets]
 
 
 class AnyOf(Wait):
@@ -263,7 +263,10 @@ class AnyOf(Wait):
     value: Wait | None = None
 
     def __init__(self, waits: list[Wait]) -> None:
-        self.waits: list[Wait] = [inner for wait in waits for inner in (wait.waits if isinstance(wait, AnyOf) else [wait])]
+        self.waits: list[Wait] = []
+        for wait in waits:
+            # `a | b | c` is one wait for three, not a wait for `a | b` or for c.
+            self.waits += wait.waits if isinstance(wait, AnyOf) else [wait]
         self.due_s = min(wait.due_s for wait in self.waits)
         self.due_round = min(wait.due_round for wait in self.waits)
         self.watches_ends = any(wait.watches_ends for wait in self.waits)
@@ -291,9 +294,9 @@ class AnyOf(Wait):
         assert ended is not None  # only a wait that has ended is asked
         return self.waits.index(ended), _plain(ended.value)
 
-    def restore_outcome(self, which: int, value: object) -> None:
-        """Restore which wait ended, and its value."""
-        self.value = self.waits[which]
+    def restore_outcome(self, index: int, value: object) -> None:
+        """Restore the index of the wait that ended, and its value."""
+        self.value = self.waits[index]
         self.value.restore_outcome(0, value)
 
     def plain(self) -> list[object]:
@@ -306,5 +309,5 @@ class AnyOf(Wait):
 
     def load_state_dict(self, state: Any) -> None:
         """Restore the progress of all waits."""
-        for wait, inner in zip(self.waits, state, strict=True):
-            wait.load_state_dict(inner)
+        for wait, wait_state in zip(self.waits, state, strict=True):
+            wait.load_state_dict(wait_state)

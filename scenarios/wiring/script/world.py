@@ -58,12 +58,12 @@ class World(Observed):
 
         A jammer with `start = "script"` rests from the beginning of the run.
         """
-        number = self._do("start", f"jammers.{name}", None, ["start", name], lambda: self._jammers_of(name).start(name))
-        return Jamming(lambda: self._stop(name, number))
+        number = self._do("start", f"jammers.{name}", None, ["start", name], do=lambda: self._jammers_of(name).start(name))
+        return Jamming(lambda: self._stop(name, of=number))
 
     def stop_jammer(self, name: str) -> None:
         """Stop a jammer of the scenario: its present dwell ends now, and no other follows."""
-        self._stop(name, None)
+        self._stop(name, of=None)
 
     def take_away(self, clients: Some = None, *, edges: SomeEdges = None) -> Absence:
         """Take clients away now: their attempts are aborted, and no policy can select them until they are brought back.
@@ -75,24 +75,26 @@ class World(Observed):
             return self._take_edges_away(edges)
         chosen = self._clients_or_all(clients)
         entities, entry = label(clients, chosen), ["take_away", chosen.tolist()]
-        number = self._do("take_away", "clients", entities, entry, lambda: self._remove_clients(chosen))
+        number = self._do("take_away", "clients", entities, entry, do=lambda: self._remove_clients(chosen))
 
         def undo() -> None:
-            entry = ["bring_back", number]
-            self._do("bring_back", "clients", entities, entry, lambda: self._return_clients(chosen), of=number)
+            undo_entry = ["bring_back", number]
+            self._do("bring_back", "clients", entities, undo_entry, do=lambda: self._return_clients(chosen), of=number)
 
         return Absence(undo)
 
     def _take_edges_away(self, edges: SomeEdges) -> Absence:
         """Take edges away; the returned act brings them back."""
         tiers = self._edges()
-        chosen, entities = tiers.numbers_of(edges), json.dumps([edges] if isinstance(edges, str) else plain(edges))
+        chosen = tiers.numbers_of(edges)
         assert chosen is not None
+        entities = json.dumps([edges] if isinstance(edges, str) else plain(edges))
         entry = ["take_away", "edges", chosen.tolist()]
-        number = self._do("take_away", "edges", entities, entry, lambda: tiers.take_away(chosen))
+        number = self._do("take_away", "edges", entities, entry, do=lambda: tiers.take_away(chosen))
 
         def undo() -> None:
-            self._do("bring_back", "edges", entities, ["bring_back", number], lambda: tiers.bring_back(chosen), of=number)
+            undo_entry = ["bring_back", number]
+            self._do("bring_back", "edges", entities, undo_entry, do=lambda: tiers.bring_back(chosen), of=number)
 
         return Absence(undo)
 
@@ -101,11 +103,13 @@ class World(Observed):
 
         `edges.moving` says what becomes of the updates that they are making or sending. Later lines of `edges.moves` still apply.
         """
-        tiers, chosen = self._edges(), self._clients_or_all(clients).tolist()
+        tiers, chosen = self._edges(), self._clients_or_all(clients)
+        numbers = chosen.tolist()
         # The values before are for the record only; a replay records nothing.
-        before = None if self._runner.journal.replaying else json.dumps([tiers.edge_of(client) for client in chosen])
-        entities, entry = label(clients, np.array(chosen)), ["move", chosen, edge]
-        self._do("move", "edges", entities, entry, lambda: tiers.move(chosen, edge), values=(before, json.dumps(edge)))
+        before = None if self._runner.journal.replaying else json.dumps([tiers.edge_of(client) for client in numbers])
+        values = before, json.dumps(edge)
+        entities, entry = label(clients, chosen), ["move", numbers, edge]
+        self._do("move", "edges", entities, entry, do=lambda: tiers.move(numbers, edge), values=values)
 
     def cut_off(self, clients: Some) -> CutOff:
         """Cut clients off from the server: all messages to and from them are lost, as in an outage (cause "cut-off").
@@ -114,11 +118,11 @@ class World(Observed):
         """
         chosen, cut_offs, now_s = self._clients_or_all(clients), self._targets.cut_offs, self.time_s
         entities, numbers = label(clients, chosen), chosen.tolist()
-        number = self._do("cut_off", "clients", entities, ["cut_off", numbers], lambda: cut_offs.cut(numbers, now_s))
+        act_number = self._do("cut_off", "clients", entities, ["cut_off", numbers], do=lambda: cut_offs.cut(numbers, now_s))
 
         def undo() -> None:
-            entry, time_s = ["reconnect", number], self.time_s
-            self._do("reconnect", "clients", entities, entry, lambda: cut_offs.restore(numbers, time_s), of=number)
+            undo_entry, time_s = ["reconnect", act_number], self.time_s
+            self._do("reconnect", "clients", entities, undo_entry, do=lambda: cut_offs.restore(numbers, time_s), of=act_number)
 
         return CutOff(undo)
 
@@ -136,26 +140,29 @@ class World(Observed):
         members = [self._clients_or_all(group).tolist() for group in groups]
         down, now_s = links_down(graph, Outage(start_s=0.0, links=pairs, groups=members)), self.time_s
         entities = json.dumps([list(pair) for pair in pairs] or members)
-        number = self._do("cut_links", "peers.links", entities, ["cut_links", down], lambda: cuts.cut(down, now_s))
+        number = self._do("cut_links", "peers.links", entities, ["cut_links", down], do=lambda: cuts.cut(down, now_s))
 
         def undo() -> None:
-            entry, time_s = ["heal_links", number], self.time_s
-            self._do("heal_links", "peers.links", entities, entry, lambda: cuts.restore(down, time_s), of=number)
+            undo_entry, time_s = ["heal_links", number], self.time_s
+            self._do("heal_links", "peers.links", entities, undo_entry, do=lambda: cuts.restore(down, time_s), of=number)
 
         return Cut(undo)
 
-    def _stop(self, name: str, of: int | None) -> None:
+    def _stop(self, name: str, *, of: int | None) -> None:
         """Stop a jammer. `of`: number of the act that started it, if this takes that act back."""
-        self._do("stop", f"jammers.{name}", None, ["stop", name], lambda: self._jammers_of(name).halt(name), of=of)
+        self._do("stop", f"jammers.{name}", None, ["stop", name], do=lambda: self._jammers_of(name).halt(name), of=of)
 
     def _jammers_of(self, name: str) -> Jammers:
         """Return the jammers among which one is called `name`; raises UserError if there is none in the run."""
-        names = [jammer.name for group in self._jammers for jammer in group.all]
+        names: list[str] = []
+        for group in self._jammers:
+            names_of_group = [jammer.name for jammer in group.all]
+            if name in names_of_group:
+                return group
+            names += names_of_group
         if not names:
             raise UserError("this scenario has no jammers; add [[jammers]]")
-        if name not in names:
-            raise ParameterError("name", name, f"there is no such jammer; there are {', '.join(names)}")
-        return next(group for group in self._jammers if name in [jammer.name for jammer in group.all])
+        raise ParameterError("name", name, f"there is no such jammer; there are {', '.join(names)}")
 
     def _remove_clients(self, clients: IntArray) -> None:
         """Take clients (n,) away."""
@@ -178,8 +185,8 @@ class World(Observed):
         target: str,
         entities: str | None,
         entry: list[object],
-        do: Callable[[], None],
         *,
+        do: Callable[[], None],
         values: tuple[str | None, str | None] = (None, None),
         of: int | None = None,
     ) -> int:
@@ -217,8 +224,9 @@ class World(Observed):
         overlay = Overlay(parameters=values, entities=entities, scale=scale, description=self._runner.locate_act())
         action = "scale" if scale else "change"
         entry: list[object] = [action, target, to_list(entities), {name: plain(value) for name, value in parameters.items()}]
-        number = self._change_law(action, target, label(named, entities), overlay, entry, add=True)
-        return Change(lambda: self._restore(target, label(named, entities), overlay, number))
+        named_entities = label(named, entities)
+        number = self._change_law(action, target, named_entities, overlay, entry, add=True)
+        return Change(lambda: self._restore(target, named_entities, overlay, number))
 
     def _restore(self, target: str, entities: str | None, overlay: Overlay, number: int) -> None:
         """Take back act `number`, which laid `overlay` over the law `target`."""
@@ -246,7 +254,10 @@ class World(Observed):
         is_new = self._runner.journal.note("act", *entry)
         round, _, time_s = self._runner.moment
         before = {name: target.value(name, round, time_s) for name in names}
-        (target.add if add else target.remove)(overlay, round, time_s)
+        if add:
+            target.add(overlay, round, time_s)
+        else:
+            target.remove(overlay, round, time_s)
         self._acts += 1
         if is_new:
             target.renew()
@@ -268,7 +279,8 @@ class World(Observed):
     ) -> None:
         """Write a row of the present act to the table of the script."""
         round, _, time_s = self._runner.moment
-        row = ScriptRow(self._acts, round, time_s, action, target, entities, parameter, *values, of)
+        before, after = values
+        row = ScriptRow(self._acts, round, time_s, action, target, entities, parameter, before, after, of)
         self._runner.recorder.script(row)
 
     def _clients_or_all(self, clients: Some) -> IntArray:

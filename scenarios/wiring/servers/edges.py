@@ -27,7 +27,7 @@ from netsim.servers.tiers.moves import Move, MoveRule, Moves
 from netsim.servers.tiers.state_transfers import LinkStates, ResendingStates, RoutedStates, StateTransfers
 from netsim.servers.tiers.tree import TreeAttendance, TreeServer
 from scenarios.registry.arguments import argument_names
-from scenarios.registry.components import Component, construct
+from scenarios.registry.components import Component, Keywords, construct
 from scenarios.registry.kinds import resolve
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.servers.base import Server as ServerSection
@@ -84,16 +84,17 @@ class NodeWorld(World):
         # The keys of a server of the user's own mean what its class says.
         if self.section.own:
             return self.section
-        absent = {name: self.count for name in ("per_round", "concurrency") if self.section.parameters().get(name, 0) is None}
+        keys = [key for key in ("per_round", "concurrency") if key in self.section.parameters()]
+        absent: Keywords = {key: self.count for key in keys if self.section.parameters()[key] is None}
         rule = self.section.model_copy(update=absent) if absent else self.section
-        key = "per_round" if "per_round" in rule.parameters() else "concurrency"
-        if self.path == "policy" and (number := rule.parameters()[key]) > self.count:
-            raise UserError(f"server.{key} = {number}: must be at most the {self.count} edges below the server")
-        for key in ("per_round", "concurrency"):
-            if rule.parameters().get(key, 0) > self.members.count:
+        numbers = {key: rule.parameters()[key] for key in keys}
+        for key, number in numbers.items():
+            if self.path == "policy" and number > self.count:
+                raise UserError(f"server.{key} = {number}: must be at most the {self.count} edges below the server")
+            if number > self.members.count:
                 members = "edges" if self.of_edges else "clients"
                 problem = f"must be at most the {self.members.count} {members} of the scenario"
-                raise UserError(f"{self.rule_path}.{key} = {rule.parameters()[key]}: {problem}")
+                raise UserError(f"{self.rule_path}.{key} = {number}: {problem}")
         return rule
 
     @property
@@ -153,30 +154,26 @@ def tree(world: World, compose: Composer) -> TreeServer:
         of_edges = node < 0 or layout.has_edges(node)
         name = None if node < 0 else layout.names[node]
         pool, medium = (edge_pool, media["nodes"]) if of_edges else (client_pool, media["clients"])
-        belongs = np.array(layout.above) == node if of_edges else coordinator == node
+        is_member = np.array(layout.above) == node if of_edges else coordinator == node
         members = Members(
-            pool=pool, name=name, is_member=belongs, medium=medium, waits=node < 0, attendance=attendance if of_edges else None
+            pool=pool, name=name, is_member=is_member, medium=medium, waits=node < 0, attendance=attendance if of_edges else None
         )
-        (edge_coordinators if of_edges else client_coordinators).views[name] = members
+        coordinators = edge_coordinators if of_edges else client_coordinators
+        coordinators.views[name] = members
         # With moves, one edge may get all clients.
-        count = world.clients if clients_move and not of_edges else int(np.count_nonzero(belongs))
+        count = world.clients if clients_move and not of_edges else int(np.count_nonzero(is_member))
         models = world.learner if learners is None else learners[node]
-        node_world = _node_world(world, layout, node, members, count, models, (context, presence) if of_edges else None)
+        member_edges = (context, presence) if of_edges else None
+        node_world = _node_world(world, layout, node, members, count, models, of_edges=member_edges)
         coordinator_server, members_of[node] = compose(node_world), members
         if not isinstance(coordinator_server, RoundServer):
             problem = "coordinates slots, which edges do not know; let compose return a RoundServer"
             raise UserError(f"{node_world.rule_path}.kind = {node_world.section.kind!r}: {problem}")
         servers[node] = coordinator_server
     edges = _edges(section, layout, edge_pool, servers, members_of, learners)
-    server = TreeServer(
-        root=servers[-1],
-        edges=edges,
-        clients=client_coordinators,
-        nodes=edge_coordinators,
-        media=media,
-        moves=None
-        if not clients_move
-        else _moves(
+    moves = None
+    if clients_move:
+        moves = _moves(
             world,
             layout,
             edges,
@@ -185,7 +182,14 @@ def tree(world: World, compose: Composer) -> TreeServer:
             edge_views=edge_coordinators,
             edge_medium=media["nodes"],
             ways=ways,
-        ),
+        )
+    server = TreeServer(
+        root=servers[-1],
+        edges=edges,
+        clients=client_coordinators,
+        nodes=edge_coordinators,
+        media=media,
+        moves=moves,
     )
     built.append(server)
     _let_scripts_act(world, server, coordinator)
@@ -205,19 +209,21 @@ def _edges(
     `edge_pool`: the edges as clients of the nodes above them. `servers`, `members_of`, `learners`: server, members and learner of
     each node, -1 being the root; `learners` is None if nothing is trained.
     """
-    return [
-        Edge(
-            number=node,
+    edges = []
+    for number, name in enumerate(layout.names):
+        above = layout.above[number]
+        edge = Edge(
+            number=number,
             name=name,
-            above=None if layout.above[node] < 0 else layout.names[layout.above[node]],
+            above=None if above < 0 else layout.names[above],
             edges=edge_pool,
-            server=servers[node],
-            members=members_of[node],
-            rule=_edge_rule(section.tiers[layout.tiers[node]]),
-            models=NoModels() if learners is None else learners[node],
+            server=servers[number],
+            members=members_of[number],
+            rule=_edge_rule(section.tiers[layout.tiers[number]]),
+            models=NoModels() if learners is None else learners[number],
         )
-        for node, name in enumerate(layout.names)
-    ]
+        edges.append(edge)
+    return edges
 
 
 def _let_scripts_act(world: World, server: TreeServer, coordinator: IntArray) -> None:
@@ -241,7 +247,9 @@ def _node_world(
     models: ProbedLearner,
     of_edges: tuple[Context, Availability] | None,
 ) -> NodeWorld:
-    """Return the parts of the server of `node` (-1: the root), which has `count` members.
+    """Return the parts of the server of `node` (-1: the root): those of `world`, with some replaced for this node.
+
+    `count`: the largest number of members that it may have, all clients if they move.
 
     `of_edges`: context and presence of the members if they are edges; None if they are clients.
     """
@@ -339,11 +347,15 @@ def _states(
     assert section.state_bytes is not None
     if wired is not None:
         ends = wired.edge_ends(layout.nodes(section))
-        visited: dict[int, set[int]] = {}
+        edges_of_client: dict[int, set[int]] = {}
         for move in moves:
-            visited.setdefault(move.client, {int(coordinator[move.client])}).add(move.edge)
-        for source, target in sorted({pair for edges_visited in visited.values() for pair in permutations(edges_visited, 2)}):
-            if section.state_bytes:
+            home = int(coordinator[move.client])
+            edges_of_client.setdefault(move.client, {home}).add(move.edge)
+        pairs: set[tuple[int, int]] = set()
+        for visited in edges_of_client.values():
+            pairs.update(permutations(visited, 2))
+        if section.state_bytes:
+            for source, target in sorted(pairs):
                 wired.require_way_between((ends[source], ends[target]))
         routed = RoutedStates(network=wired.network, ends=ends, size_bytes=section.state_bytes)
         return ResendingStates(inner=routed, clock=world.clock, resending=ways.up_resending)
@@ -382,27 +394,28 @@ def _read_moves(section: Edges, layout: Layout, coordinator: IntArray) -> list[M
     for where, (client, start, end, edge) in read_table(section.moves, ("client", "start_s", "end_s", "edge"), "edges.moves"):
         if not (client.isascii() and client.isdigit() and int(client) < len(coordinator)):
             raise UserError(f"{where}: client = {client!r}: must be a client from 0 to {len(coordinator) - 1}")
+        client_number = int(client)
         if edge not in leaves:
             raise UserError(f"{where}: edge = {edge!r}: is no edge of clients; {did_you_mean(edge, leaves)}")
         try:
             start_s, end_s = float(start), float(end)
         except ValueError:
-            start_s = end_s = math.nan
+            start_s = end_s = math.nan  # refused next
         if not 0 <= start_s < end_s:
             raise UserError(f"{where}: start_s = {start}, end_s = {end}: must be seconds, the first >= 0 and below the second")
-        for other in stays.get(int(client), []):
+        for other in stays.get(client_number, []):
             if start_s < other.end_s and other.start_s < end_s:
                 problem = f"overlaps with {other.start_s:g} to {other.end_s:g} s, when it belongs to {layout.names[other.edge]!r}"
                 remedy = "let one stay end before the next begins"
                 raise UserError(f"{where}: client {client} from {start} to {end} s {problem}; {remedy}")
-        stays.setdefault(int(client), []).append(_Stay(start_s, end_s, leaves[edge]))
+        stays.setdefault(client_number, []).append(_Stay(start_s, end_s, leaves[edge]))
     moves = []
     for client_number, client_stays in stays.items():
         starts = {stay.start_s for stay in client_stays}
         moves += [Move(stay.start_s, client_number, stay.edge) for stay in client_stays]
         home = int(coordinator[client_number])
-        ends = [stay.end_s for stay in client_stays if stay.end_s not in starts and stay.end_s < math.inf]
-        moves += [Move(end_s, client_number, home) for end_s in ends]
+        returns_s = [stay.end_s for stay in client_stays if stay.end_s not in starts and stay.end_s < math.inf]
+        moves += [Move(time_s, client_number, home) for time_s in returns_s]
     return moves
 
 
@@ -410,6 +423,7 @@ def _samples_below(world: World, layout: Layout) -> FloatArray:
     """Return the number of samples of the clients below each edge (E,)."""
     samples = np.zeros(len(layout.names))
     np.add.at(samples, layout.coordinator, world.data_sizes)
+    # From the leaves up: an edge has a larger number than the edge above it, so its own sum is complete when it is passed on.
     for edge in reversed(range(len(layout.names))):
         if layout.above[edge] >= 0:
             samples[layout.above[edge]] += samples[edge]
@@ -427,7 +441,7 @@ def _edge_context(world: World, layout: Layout) -> Context:
 
 
 def _presence(section: Edges, context: Context) -> Availability:
-    """Return the availability law of the edges; raises UserError."""
+    """Return the availability law of the edges, from which a script, if there is one, may take edges away. Raises UserError."""
     keywords = resolve_parameters(section.availability, "availability", "edges.availability", context.population)
     count = context.population.count
     law: Availability = construct(section.availability, "availability", "edges.availability", keywords, {"clients": count})
@@ -464,10 +478,11 @@ def _edge_pool(
     population, count = context.population, context.population.count
     size: int | IntArray = int(np.max(world.sizes.down))
     if section.model_bytes is not None:
-        given = np.array(np.broadcast_to(population.values(section.model_bytes, "edges.model_bytes"), (count,)), np.float64)
-        if not given.min() >= 0 or not given.max() <= LONGEST_S:
-            raise UserError(f"edges.model_bytes = {float(given.min())!r}: must be >= 0 bytes, and at most {LONGEST_S:g}")
-        size = np.ceil(given).astype(np.int64)
+        stated_size = population.values(section.model_bytes, "edges.model_bytes")
+        stated_sizes = np.array(np.broadcast_to(stated_size, (count,)), np.float64)
+        if not stated_sizes.min() >= 0 or not stated_sizes.max() <= LONGEST_S:  # also true for NaN
+            raise UserError(f"edges.model_bytes = {float(stated_sizes.min())!r}: must be >= 0 bytes, and at most {LONGEST_S:g}")
+        size = np.ceil(stated_sizes).astype(np.int64)
     sizes = Sizes(down=size, up=size)
     if world.network is None:
         down = build_carrier(section.downlink, "edges.downlink", context, world.clock, models_down(sizes))
