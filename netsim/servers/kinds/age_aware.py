@@ -55,7 +55,9 @@ class AllPresent(StateFields, Dispatch):
         pool.advance()
         present = pool.present_and_charged()
         # Fast path: while all clients have budget, all of them can contribute.
-        return present & pool.can_contribute() if True in pool.accountant.exhausted.tolist() else present
+        if True not in pool.accountant.exhausted.tolist():
+            return present
+        return present & pool.can_contribute()
 
     @property
     def selection(self) -> IntArray | Selection:
@@ -94,11 +96,16 @@ class AllPresent(StateFields, Dispatch):
 
     def leave_out(self, client: int) -> None:
         """Exclude `client` from the round. It keeps an update that it holds or computes."""
-        self._chosen, self._for_good = self._chosen[self._chosen != client], False
+        self._chosen = self._chosen[self._chosen != client]
+        # The next round must choose anew: the client takes part in it again.
+        self._for_good = False
 
     def send(self, number: int) -> None:
         """Begin an attempt of each chosen client."""
-        self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else ObjectAttempts()
+        if len(self._chosen):
+            self.attempts = self.pool.start(number, self._chosen, self.learner.version)
+        else:
+            self.attempts = ObjectAttempts()
 
 
 class Ages(Instrument):
@@ -128,9 +135,9 @@ class Ages(Instrument):
         for update in self.dispatch.attempts.updates:
             update.age_after_rounds = ages[update.client]
             update.age_after_s = closed.end_s - last_s[update.client]
-        total, squares = sum(ages), sum([age * age for age in ages])
+        total, sum_of_squares = sum(ages), sum([age * age for age in ages])
         # The sum of (age - mean)^2 is sum(age^2) - total^2 / K. Integers up to the last division keep it exact.
-        variance = (pool.count * squares - total * total) / pool.count
+        variance = (pool.count * sum_of_squares - total * total) / pool.count
         return {"sum_age": total, "age_variance": variance, "oracle_sum_age": self._oracle}
 
 

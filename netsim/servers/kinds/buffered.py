@@ -109,16 +109,20 @@ class KeepAtWork(StateFields, Dispatch):
         # Ask again while places are free: a policy may fill fewer places than it is offered, and an attempt without durations
         # ends within `start`.
         pool = self.pool
-        while (free := self.concurrency - len(pool.in_flight) - self._empty_places) > 0:
+        while True:
+            free_places = self.concurrency - len(pool.in_flight) - self._empty_places
+            if free_places <= 0:
+                return
             selectable = pool.selectable(busy_too=False) & ~self._excluded
             if not selectable.any():
                 return
             view = RoundView(self._number, pool.clock.now, selectable, pool.accountant.participations.copy(), self._rng)
-            chosen, steps = check_selection(self.policy.select(view), selectable, at_most=free)
+            chosen, steps = check_selection(self.policy.select(view), selectable, at_most=free_places)
             self._excluded[chosen] = True
             begins = chosen != self._left_out
             if not begins.all():
-                # The client that is left out takes a place and a sub-channel as if it began, so that all else stays the same.
+                # The client that is left out takes a place and a sub-channel as if it began, so that all else stays the same:
+                # `channels` gives it one, which nothing uses.
                 pool.life.serving.channels(chosen[~begins])
                 self._empty_places += 1
                 chosen = chosen[begins]
@@ -148,9 +152,10 @@ class KeepAtWork(StateFields, Dispatch):
 
     def tell(self, closed: ClosedRound) -> None:
         """Let the policy observe the latencies of the attempts that ended in the round."""
-        outcome_s, selected_s = (np.asarray(closed.attempts.column(name)) for name in ("outcome_s", "selected_s"))
-        censored = np.asarray(closed.attempts.column("censored"), np.bool_)
-        self.policy.observe(round_outcome(closed, outcome_s - selected_s, censored, phases=self.pool.reports_phases))
+        attempts = closed.attempts
+        latency_s = np.asarray(attempts.column("outcome_s")) - np.asarray(attempts.column("selected_s"))
+        censored = np.asarray(attempts.column("censored"), np.bool_)
+        self.policy.observe(round_outcome(closed, latency_s, censored, phases=self.pool.reports_phases))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +242,8 @@ class BufferFull(EndsOfRound):
         # Clients whose updates are too old are notified before the next round begins new ones.
         self.rule.on_close(self._number)
         count = self.pacing.count_taken(self.ends)
-        if self._waited or self.rule.too_old(self._number, self.ends[count:]):
+        left_over = self.ends[count:]
+        if self._waited or self.rule.too_old(self._number, left_over):
             count = len(self.ends)
         collected, self.ends = self.ends[:count], self.ends[count:]
         return EndedAttempts(collected)

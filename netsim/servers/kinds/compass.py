@@ -220,15 +220,17 @@ class GroupComplete(EndsOfRound):
         The clients of these updates wait no longer.
         """
         # One model a round: if several are ready, the next rounds close at once.
-        batch = set(self._ready.pop(0)) if self._ready else set()
+        of_model = set(self._ready.pop(0)) if self._ready else set()
         collected: list[Attempt] = []
-        kept: list[Attempt] = []
+        for_later: list[Attempt] = []
         for end in self.ends:
-            enters_model = (end.client, end.begun_round) in batch
-            (collected if end.censored or enters_model else kept).append(end)
-        self.ends = kept
+            if end.censored or (end.client, end.begun_round) in of_model:
+                collected.append(end)
+            else:
+                for_later.append(end)
+        self.ends = for_later
         waiting = self.dispatch.waiting
-        for client, begun_round in batch:
+        for client, begun_round in of_model:
             if waiting.get(client) == begun_round:
                 del waiting[client]
         return EndedAttempts(collected)

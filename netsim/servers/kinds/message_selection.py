@@ -107,7 +107,8 @@ class ChosenByPolicy:
         # Not twice at one instant: an application that asks again gets the same clients, though some may be missing.
         if self._chosen_s < 0.0 or (now > self._chosen_s and not self._is_complete()):
             self._chosen, self._chosen_s = self._choose(self._messages.idle()), now
-        return np.sort(self._chosen[self._messages.present()[self._chosen]])
+        is_present = self._messages.present()[self._chosen]
+        return np.sort(self._chosen[is_present])
 
     def _is_complete(self) -> bool:
         """Return True if the present selection has enough clients and all are present."""
@@ -133,7 +134,8 @@ class ChosenByPolicy:
         """Keep the last ended training message of each client, with the send time of its first."""
         if message.trains:
             earlier = self._ends.get(message.client)
-            self._ends[message.client] = _LastEnd(update, earlier.first_sent_s if earlier else message.sent_s, message.loss)
+            first_sent_s = message.sent_s if earlier is None else earlier.first_sent_s
+            self._ends[message.client] = _LastEnd(update, first_sent_s, message.loss)
 
     def close(self) -> None:
         """Report to the policy how the training of this selection ended, and begin the next selection. Do nothing if no client
@@ -156,9 +158,18 @@ class ChosenByPolicy:
         censored = np.array([update.censored for update in updates])
         losses = np.array([end.loss for end in ends])[~censored]
         latency_s = np.array([end.update.outcome_s - end.first_sent_s for end in ends])
+        # `round_outcome` does not read the causes, but a round has some.
         cause = Cause(CLOSE, self._number)
-        attempts = EndedAttempts(updates)
         closed = ClosedRound(
-            self._number, self._begun_s, pool.clock.now, attempts, _Losses(losses, losses), version, cause, cause, None, ()
+            number=self._number,
+            start_s=self._begun_s,
+            end_s=pool.clock.now,
+            attempts=EndedAttempts(updates),
+            content=_Losses(loss=losses, loss_rms=losses),
+            version=version,
+            opened_by=cause,
+            closed_by=cause,
+            close_rule=None,
+            ended=(),
         )
         return round_outcome(closed, latency_s, censored, phases=pool.reports_phases)

@@ -153,7 +153,8 @@ class Messages:
         """Send messages in this order. Messages to absent clients end at once."""
         # A message has one of four fates now: its client is absent (it ends), at work (it queues), idle and not asking yet (it
         # queues until the client asks), or ready (it begins). All that begin are started in one call.
-        now, present, started = self.pool.clock.now, self.present(), []
+        now, present = self.pool.clock.now, self.present()
+        ready: list[Message] = []
         for message in messages:
             self._sent += 1
             message.number, message.round, message.sent_s = self._sent, self.round, now
@@ -166,13 +167,15 @@ class Messages:
                 self.pool.clock.call_at(max(message.expires_s, now), self._expire, message.number, LAST)
             if client in self._in_work or self._queues.get(client):
                 self._queues.setdefault(client, deque()).append(message)
-            elif (asks_s := self._next_ask_s(client)) > now:
+                continue
+            asks_s = self._next_ask_s(client)
+            if asks_s > now:
                 self._queues.setdefault(client, deque()).append(message)
                 self.pool.clock.call_at(asks_s, self._begin_next, client)
             else:
                 self._in_work[client] = message
-                started.append(message)
-        self._begin(started)
+                ready.append(message)
+        self._begin(ready)
 
     def _next_ask_s(self, client: int) -> float:
         """Return the time at which an idle client asks for messages next, now at the earliest."""
@@ -184,7 +187,7 @@ class Messages:
         return max(since_s + asks * self._ask_s, now)
 
     def _begin(self, messages: Sequence[Message]) -> None:
-        """Begin messages of different clients.
+        """Begin one message for each of several clients.
 
         Messages of equal rank (the k-th message of each client) have the same address of random numbers, so they share one call
         of the pool.
@@ -194,9 +197,10 @@ class Messages:
             self.sizes.requests[message.client] = message.bytes_down
             self._numbers[message.client] += 1
             by_address.setdefault(int(self._numbers[message.client]), []).append(message)
-        for address, of_address in by_address.items():
-            clients = np.array([message.client for message in of_address], np.int64)
-            self.pool.start(self.round, clients, self.round, address=address)
+        for address, same_rank in by_address.items():
+            clients = np.array([message.client for message in same_rank], np.int64)
+            # Messages carry no model: the round stands for its version.
+            self.pool.start(self.round, clients, version=self.round, address=address)
 
     def work_on(self, update: Update) -> Load:
         """Return the load of the message of `update`, as its work begins."""
@@ -228,17 +232,19 @@ class Messages:
 
     def _end(self, message: Message, outcome: str) -> None:
         """Set the outcome of a message and call its `on_end`, unless it has expired before."""
-        if not message.outcome:
-            message.outcome = outcome
-            # The application does not learn of a loss: a lost message stays open until it expires.
-            if outcome != "lost":
-                self._open.pop(message.number, None)
-            message.on_end(message)
+        if message.outcome:
+            return
+        message.outcome = outcome
+        # The application does not learn of a loss: a lost message stays open until it expires.
+        if outcome != "lost":
+            self._open.pop(message.number, None)
+        message.on_end(message)
 
     def _end_unsent(self, message: Message, cause: str) -> None:
         """End a message that never leaves the server."""
+        # The pool records the end at once, and `describe` then reads which message it is.
         self._ending = message
-        self.pool.refuse(self.round, message.client, self.round, cause)
+        self.pool.refuse(self.round, message.client, version=self.round, cause=cause)
         self._ending = None
         self._end(message, cause)
 

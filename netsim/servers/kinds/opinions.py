@@ -110,13 +110,14 @@ class _Upload(PeerProtocol):
 
     def _begin(self) -> None:
         """Send the opinions of clients that are ready now, and schedule the others."""
+        clock = self.links.clock
         # Opinions sent at one time form a batch.
         for time_s in np.unique(self._ready_s).tolist():
             clients = np.flatnonzero(self._ready_s == time_s).tolist()
-            if time_s == self.links.clock.now:
+            if time_s == clock.now:
                 self._send(clients)
             else:
-                self.links.clock.call_at(time_s, self._send, clients)
+                clock.call_at(time_s, self._send, clients)
 
     def _send(self, clients: list[int]) -> None:
         """Send the opinions of `clients` that are present; those of other clients never arrive."""
@@ -125,7 +126,7 @@ class _Upload(PeerProtocol):
         present = [client for client in clients if not self.links.is_away(client)]
         if present:
             # Edge k of a star belongs to client k.
-            self.links.send(self, present, 0, self._size_bytes)
+            self.links.send(self, edges=present, key=0, size_bytes=self._size_bytes)
         self._count_decided(len(clients) - len(present))
 
     def on_arrival(self, message: Message) -> None:
@@ -138,7 +139,7 @@ class _Upload(PeerProtocol):
         self._count_decided(1)
 
     def _count_decided(self, count: int) -> None:
-        """Count `count` opinions that have arrived or never will; stop after the last one."""
+        """Take `count` opinions, which have arrived or never will, off the open ones; stop after the last one."""
         self._open -= count
         if not self._open:
             self.stop_at(self.links.clock.now)

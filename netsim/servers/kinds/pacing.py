@@ -156,6 +156,7 @@ class ByLatency(StateFields):
         check_s = self._next_check_s(max(now, self._due_s))
         if check_s <= now:
             return True
+        # One call for each time, though this is asked often before it.
         if check_s != self._alarm_s:
             self._alarm_s = check_s
             # After everything else of that instant: updates that arrive at it enter the model.
@@ -179,9 +180,10 @@ class ByLatency(StateFields):
         every_s = self._check_every_s
         if every_s is None:
             return time_s
-        multiple = math.floor(time_s / every_s)
-        # The product is smaller than `time_s`, unless that is a multiple itself.
-        return multiple * every_s if multiple * every_s >= time_s else (multiple + 1) * every_s
+        checks = math.floor(time_s / every_s)
+        last_check_s = checks * every_s
+        # That lies before `time_s`, unless `time_s` is a multiple itself.
+        return last_check_s if last_check_s >= time_s else (checks + 1) * every_s
 
     def gives_up(self, ends: Sequence[Attempt]) -> bool:
         """Return True if no update has arrived; otherwise a model is due at the next check."""

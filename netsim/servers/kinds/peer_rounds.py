@@ -208,17 +208,17 @@ class PeerRounds:
         )
         own.steps = attempts.counts[DRAWN].tolist()
 
-        def arrivals_s(edges: IntArray, sent_s: FloatArray) -> FloatArray:
-            """Return the arrivals (n,) of messages that are sent over `edges` (n,) at `sent_s` (n,)."""
+        def send_messages(edges: IntArray, sent_s: FloatArray) -> FloatArray:
+            """Send messages over `edges` (n,) at `sent_s` (n,), note them in the own round, and return their arrivals (n,)."""
             # The protocol lists edges peer by peer, so a search finds the first message of each sender.
             own.edges, own.senders = edges, graph.source[edges]
-            first = np.searchsorted(own.senders, own.senders)
-            own.places = np.arange(len(edges)) - first
+            first_of_sender = np.searchsorted(own.senders, own.senders)
+            own.places = np.arange(len(edges)) - first_of_sender
             own.tries, own.arrivals_s = np.zeros(len(edges), np.int64), np.full(len(edges), math.inf)
             self._send(own, sent_s)
             return own.arrivals_s
 
-        ends_s = host.protocol.foresee(number, begins_s, attempts.times[END], arrivals_s)
+        ends_s = host.protocol.foresee(number, begins_s, attempts.times[END], send_messages)
         if ends_s is None or not np.isfinite(ends_s).all():
             return None
         own.ends_s = ends_s
@@ -244,12 +244,14 @@ class PeerRounds:
         trained_s, senders, peers = own.attempts.times[END], own.senders, len(own.ends_s)
         # Origins are equal for what one peer schedules in one event. Each peer has two in a round: what it schedules at the end
         # of its training, and what it has sent before.
-        first_origin, everyone, trained = 2 * own.number * peers, np.arange(peers), np.full(peers, _TRAINED)
-        events = np.array([first_origin + everyone, everyone, trained, np.zeros(peers, np.int64), trained])
+        first_origin, everyone = 2 * own.number * peers, np.arange(peers)
+        no_tries, edge_and_place = np.zeros(peers, np.int64), np.full(peers, _TRAINED)
+        events = np.array([first_origin + everyone, everyone, edge_and_place, no_tries, edge_and_place])
         if len(senders):
-            sent_before = own.sendings[0].sent_s < trained_s[senders]
-            origins, receivers = first_origin + senders + peers * sent_before, graph.target[own.edges]
-            events = np.concatenate([events, [origins, receivers, own.edges, own.tries, own.places]], axis=1)
+            sent_before_end = own.sendings[0].sent_s < trained_s[senders]
+            origins, receivers = first_origin + senders + peers * sent_before_end, graph.target[own.edges]
+            arrivals = [origins, receivers, own.edges, own.tries, own.places]
+            events = np.concatenate([events, arrivals], axis=1)
         times = np.concatenate([trained_s, own.arrivals_s])
         order = times.argsort()
         own.times, own.events = times[order], events[:, order]
@@ -257,20 +259,22 @@ class PeerRounds:
     def _fill_queue(self) -> bool:
         """Put what happens up to the close into its order; return False if only the numbers of single events decide it."""
         # Each own round is sorted once (`_list_events`), and a piece of it is due. Rounds overlap, so sort the pieces together.
-        parts, parts_s = [], []
+        due_events, due_times = [], []
         for own in self._rounds.values():
-            first, last = own.times.searchsorted((self._settled_s, self.closes_s), "right")
-            parts_s.append(own.times[first:last])
-            parts.append(own.events[:, first:last])
-        times, (origins, peers, edges, tries, places) = np.concatenate(parts_s), np.concatenate(parts, axis=1)
+            first, after = own.times.searchsorted((self._settled_s, self.closes_s), "right")
+            due_times.append(own.times[first:after])
+            due_events.append(own.events[:, first:after])
+        times = np.concatenate(due_times)
+        origins, peers, edges, tries, places = np.concatenate(due_events, axis=1)
         order = np.lexsort((places, tries, times))
         times, origins = times[order], origins[order]
         # Events of one instant come in the order in which they were scheduled. It is known for messages of one peer, and for
         # those that it sends at the end of its training, which they follow.
         if ((times[1:] == times[:-1]) & (origins[1:] != origins[:-1])).any():
             return False
-        numbers = origins // (2 * self._host.pool.count)
-        self._queue = times, np.array([numbers, peers[order], edges[order]])
+        # Each own round has twice as many origins as peers.
+        own_rounds = origins // (2 * self._host.pool.count)
+        self._queue = times, np.array([own_rounds, peers[order], edges[order]])
         return True
 
     # What happens
@@ -288,16 +292,15 @@ class PeerRounds:
         # Sort by own round, by peer, and ends of trainings from messages; sorting is stable, so messages stay in their order.
         is_training = edges == _TRAINED
         together = np.lexsort((is_training, peers, numbers))
-        kinds, listed = np.array([numbers, peers, is_training])[:, together], edges[together].tolist()
+        kinds, sorted_edges = np.array([numbers, peers, is_training])[:, together], edges[together].tolist()
         # Bounds (m + 1,) of the m parts of equal kinds, and the place of the last of each part among all that is due.
-        bounds = np.append(0, 1 + np.flatnonzero(np.append((kinds[:, 1:] != kinds[:, :-1]).any(axis=0), due > 0)))
+        is_last_of_part = np.append((kinds[:, 1:] != kinds[:, :-1]).any(axis=0), due > 0)
+        bounds = np.append(0, 1 + np.flatnonzero(is_last_of_part))
         lasts = together[bounds[1:] - 1]
+        # Play the parts in the order of their last messages.
         order = lasts.argsort()
-        lasts = lasts[order]
-        parts = (
-            listed[first:after]
-            for first, after in zip(bounds[:-1][order].tolist(), bounds[1:][order].tolist(), strict=True)
-        )
+        lasts, firsts, afters = lasts[order], bounds[:-1][order].tolist(), bounds[1:][order].tolist()
+        parts = (sorted_edges[first:after] for first, after in zip(firsts, afters, strict=True))
         return zip(times[lasts].tolist(), numbers[lasts].tolist(), peers[lasts].tolist(), parts, strict=True)
 
     @property
@@ -342,13 +345,14 @@ class PeerRounds:
         pool = self._host.pool
         if self._begun:
             begun = np.array(self._begun, np.int64)
-            parts = []
+            tables = []
             for number, own in self._rounds.items():
-                peers, numbers, causes, after = begun[begun[:, 0] == number, 1:].T
+                peers, attempt_numbers, causes, causes_after = begun[begun[:, 0] == number, 1:].T
                 counts = own.attempts.counts
-                counts[NUMBER, peers], counts[BEGUN, peers], counts[AFTER, peers] = numbers, causes, after
-                parts.append(own.attempts.take(peers))
-            pool.whole_rounds.join(parts[0].append_tables(parts[1:]), {number: own.draws for number, own in self._rounds.items()})
+                counts[NUMBER, peers], counts[BEGUN, peers], counts[AFTER, peers] = attempt_numbers, causes, causes_after
+                tables.append(own.attempts.take(peers))
+            draws_by_round = {number: own.draws for number, own in self._rounds.items()}
+            pool.whole_rounds.join(tables[0].append_tables(tables[1:]), draws_by_round)
             self._begun.clear()
         pool.whole_rounds.settle(until_s)
         pool.busy[:] = self._host.training
@@ -358,14 +362,15 @@ class PeerRounds:
         host, after_s = self._host, self._settled_s
         for own in self._rounds.values():
             for tries, (places, sent_s, due_s, good) in enumerate(own.sendings):
-                sent, due = (sent_s > after_s) & (sent_s <= until_s), (due_s > after_s) & (due_s <= until_s)
-                count, delivered = int(np.count_nonzero(sent)), int(np.count_nonzero(due & good))
+                was_sent, has_ended = (sent_s > after_s) & (sent_s <= until_s), (due_s > after_s) & (due_s <= until_s)
+                count, delivered = int(np.count_nonzero(was_sent)), int(np.count_nonzero(has_ended & good))
+                senders = own.senders[places[was_sent]]
                 host.transport.tally(
                     sent=count,
                     delivered=delivered,
-                    lost=int(np.count_nonzero(due)) - delivered,
+                    lost=int(np.count_nonzero(has_ended)) - delivered,
                     resent=count if tries else 0,
-                    sent_bytes=int(host.sizes[own.senders[places[sent]]].sum()),
+                    sent_bytes=int(host.sizes[senders].sum()),
                 )
 
     # What is under way
@@ -378,7 +383,7 @@ class PeerRounds:
                 yield from (own.contents[peer] for peer in np.unique(own.senders[waiting]).tolist())
 
     def messages(self) -> list[Message]:
-        """Return copies of the messages in flight, and of those that will be sent again."""
+        """Return copies of the messages in flight, and of those that will be sent again; set the `order` of each copy."""
         messages = [message for _, message in self._messages_in_order()]
         for order, message in enumerate(messages):
             message.order = order
@@ -395,6 +400,7 @@ class PeerRounds:
             for tries, (places, sent_s, due_s, good) in enumerate(own.sendings):
                 flies = (sent_s <= now) & (due_s > now)
                 pauses = ~good & (due_s <= now) & (due_s + resend_after_s > now)
+                # `row` counts the messages of this sending, `place` all messages of the own round.
                 for row in np.flatnonzero(flies | pauses).tolist():
                     place = places.item(row)
                     message = self._message(own, place, tries, sent_s.item(row), due_s.item(row), good=good.item(row))
@@ -441,11 +447,11 @@ class PeerRounds:
         no_queue = np.zeros(0, np.int64)
         pool.add(updates, no_queue)
         after_messages = host.graph.edges
-        calls += [
-            (_CallOrder(update.phase_start_s, update.number, after_messages), pool.life.schedule, update) for update in updates
-        ]
-        for _, go_on, subject in sorted(calls, key=lambda call: call[0]):
-            go_on(subject)
+        for update in updates:
+            order = _CallOrder(scheduled_s=update.phase_start_s, attempt=update.number, place=after_messages)
+            calls.append((order, pool.life.schedule, update))
+        for _, go_on, message_or_update in sorted(calls, key=lambda call: call[0]):
+            go_on(message_or_update)
         self._rounds.clear()
 
 

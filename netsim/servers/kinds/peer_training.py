@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _EVER = float("inf")
 _NOBODY = np.zeros(0, np.int64)
 _NAMED = 3
-"""Most peers that a message names."""
+"""Most peers that the text of a standstill names."""
 _OFTEN = 16
 """Losses in a row after which a message may be one that can never arrive."""
 
@@ -48,6 +48,7 @@ class ModelDraws(EdgeDraws):
     """Draws of messages at (own round of the sender, attempt, edge). They do not depend on the round of the run."""
 
     def _address(self, key: int, attempt: int) -> int:
+        """Return the address of the draws for messages of the own round `key`, at an `attempt` from 0."""
         return attempt << 64 | key
 
 
@@ -133,6 +134,7 @@ class PeersAtWork(StateFields):
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
+        """Open round `number` for messages, and return no client: peers begin their own rounds by themselves."""
         self.open_round = number
         self.closer = self._cause = None
         self.transport.open_slot(number, start_s)
@@ -157,6 +159,7 @@ class PeersAtWork(StateFields):
             self.pool.clock.call_at(self._foreseen.closes_s, self._play)
 
     def _play(self, payload: None) -> None:
+        """Callback at the foreseen close of the present round: play all that happens up to it."""
         self.settle()
 
     def settle(self) -> None:
@@ -178,12 +181,12 @@ class PeersAtWork(StateFields):
         messages on their way.
         """
         if self._foreseen is not None:
-            on_the_way = list(self._foreseen.contents())
+            contents = list(self._foreseen.contents())
         else:
-            on_the_way = [message.content for message in self.transport.unfinished()]
-        contents = [model for model, *_ in on_the_way if model != NOTE]
+            contents = [message.content for message in self.transport.unfinished()]
+        models_on_the_way = [model for model, *_ in contents if model != NOTE]
         starts = self._start[self.training].tolist()
-        self.models.settle(self.model, [*self.protocol.kept(), *starts, *contents])
+        self.models.settle(self.model, [*self.protocol.kept(), *starts, *models_on_the_way])
 
     def end_after(self, rounds: int) -> None:
         """Let peers stop after this own round."""
@@ -238,15 +241,22 @@ class PeersAtWork(StateFields):
         return not self._may_begin(round) or self.protocol.rests(peer, round)
 
     def _round_at_return(self, peer: int) -> int:
-        # A peer that comes back takes part in the round that is open.
-        return max(int(self.round[peer]), self.open_round) if self.protocol.every_peer else int(self.round[peer])
+        """Return the own round that `peer` begins when it comes back."""
+        round = int(self.round[peer])
+        # With a barrier, a peer that comes back takes part in the round that is open, and leaves out those that it missed.
+        return max(round, self.open_round) if self.protocol.every_peer else round
 
     def describe_waits(self) -> str:
-        """Return in words for which others peers wait; empty if the protocol does not say."""
-        sources = self.transport.sources
-        awaited = {peer: [sources[edge] for edge in self.protocol.awaited(peer)] for peer in range(self.pool.count)}
-        waits = [f"peer {peer} for {', '.join(map(str, others))}" for peer, others in awaited.items() if others]
-        return "; ".join(waits[:_NAMED]) + (f"; and {len(waits) - _NAMED} more" if len(waits) > _NAMED else "")
+        """Return in words for which others peers wait, of the first few peers that wait; empty if the protocol does not say."""
+        waits = []
+        for peer in range(self.pool.count):
+            others = [str(self.transport.sources[edge]) for edge in self.protocol.awaited(peer)]
+            if others:
+                waits.append(f"peer {peer} for {', '.join(others)}")
+        text = "; ".join(waits[:_NAMED])
+        if len(waits) > _NAMED:
+            text += f"; and {len(waits) - _NAMED} more"
+        return text
 
     def note_standstill(self) -> None:
         """Note that no round can close any more, and who waits for whom."""
@@ -273,6 +283,7 @@ class PeersAtWork(StateFields):
         self.training[peer] = True
         self._start[peer] = self.model.item(peer) if start is None else start
         self._at_work += 1
+        # The attempt has its number from here on: messages that the peer sends later are not sent before it (`_send`).
         self._beginning = -1
         pool, round = self.pool, self.round.item(peer)
         if self._foreseen is not None:
@@ -283,12 +294,14 @@ class PeersAtWork(StateFields):
 
     def _next_attempt(self) -> int:
         """Return the number of the attempt that begins next."""
-        return self.pool.started + 1 + (0 if self._foreseen is None else self._foreseen.begun)
+        # Attempts that are computed as arrays are counted by the pool only at `settle`.
+        begun_as_arrays = 0 if self._foreseen is None else self._foreseen.begun
+        return self.pool.started + begun_as_arrays + 1
 
     def send_model(self, peer: int, edges: Sequence[int], key: int, model: int, attached: float = 0.0) -> int:
-        arriving = self.models.compress(peer, key, model)
-        self._send(peer, edges, key, self._sizes[peer], arriving, attached)
-        return arriving
+        compressed = self.models.compress(peer, key, model)
+        self._send(peer, edges, key, self._sizes[peer], compressed, attached)
+        return compressed
 
     def send_note(self, peer: int, edges: Sequence[int], key: int, size_bytes: int) -> None:
         if size_bytes < 0:
@@ -334,6 +347,7 @@ class PeersAtWork(StateFields):
         self._begin(peer)
 
     def _begin(self, peer: int) -> None:
+        """Begin the present own round of `peer`, if the run needs it."""
         if self._may_begin(self.round.item(peer)):
             self._beginning = peer
             self.protocol.begin(peer)
@@ -344,18 +358,21 @@ class PeersAtWork(StateFields):
         return round <= self.last_round if self.protocol.every_peer else self._may_finish > 0
 
     def _leave(self, peer: int) -> None:
+        """Note that `peer` has gone away: its timers never ring, and the protocol hears of it."""
         self._away[peer] = True
         self._never_moves = False
         self._timers = [(time_s, timed, key, cause) for time_s, timed, key, cause in self._timers if timed != peer]
         self.protocol.on_leave(peer)
 
     def _arm(self, time_s: float, peer: int, key: int, cause: Cause) -> None:
+        """Set a timer, at which the protocol is called with `peer` and `key`. `cause`: cause of what that call does."""
         timer = (time_s, peer, key, cause)
         self._timers.append(timer)
         # Messages that arrive at the same instant come before.
         self.pool.clock.call_at(time_s, self._ring, timer, priority=LAST)
 
     def _ring(self, timer: tuple[float, int, int, Cause]) -> None:
+        """Callback at the time of a timer: call the protocol, unless the peer has gone away since the timer was set."""
         if timer in self._timers:
             self._timers.remove(timer)
             _, peer, key, self._cause = timer
@@ -380,6 +397,7 @@ class PeersAtWork(StateFields):
         self.protocol.on_trained(peer, self.models.train(peer, round, self._start.item(peer), steps, epsilon))
 
     def _note_end(self, peer: int, attempt: int) -> None:
+        """Note that `peer` trains no longer, and that the end of its `attempt` causes what happens now."""
         self.training[peer] = False
         self._at_work -= 1
         self._cause = Cause(END, attempt)
@@ -404,7 +422,8 @@ class PeersAtWork(StateFields):
         self._look_for_block()
 
     def _on_sending_end(self, message: Message) -> None:
-        # A message that is lost again and again tells the protocol nothing.
+        """Wake the close rule, which checks `is_blocked`, if a message was lost so often that it may never arrive."""
+        # The protocol does not hear of such a message: it is sent again and again.
         if message.tries >= _OFTEN and not self._at_work:
             self.waking.wake_at_end_of_instant()
 
@@ -425,10 +444,11 @@ class PeersAtWork(StateFields):
         self._at_work = int(np.count_nonzero(self.training))
         now = self.now
         self.transport.load_state_dict(state["transport"], self.open_round, now)
+        # A saved state holds causes as plain lists: make them causes again, in contents (model, attached, cause) and in timers.
         for message in self.transport.unfinished():
             message.content[2] = Cause(*message.content[2])
-        timers, self._timers = self._timers, []
-        for time_s, peer, key, cause in timers:
+        saved_timers, self._timers = self._timers, []
+        for time_s, peer, key, cause in saved_timers:
             self._arm(time_s, peer, key, Cause(*cause))
 
 
@@ -438,20 +458,21 @@ class AllFinished(EndsOfRound):
     def __init__(self, *, pool: ClientPool, peers: PeersAtWork) -> None:
         super().__init__()
         self._pool, self._peers = pool, peers
-        self._blocks: list[Columns] = []
-        """Attempts that ended and were computed as arrays."""
-        pool.follow(self.ends_with, self._blocks.append)
+        self._ended_tables: list[Columns] = []
+        """Attempts that have ended since the last close and were computed as arrays; other attempts are in `ends`."""
+        pool.follow(self._on_end, self._ended_tables.append)
 
-    def ends_with(self, update: Update) -> None:
+    def _on_end(self, update: Update) -> None:
         """Note that an attempt has ended."""
         self.ends.append(update)
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """Return the attempts in the order of ends."""
-        if not self._blocks:
+        """Return the attempts that ended since the last close, in the order of ends."""
+        # The attempts of a round are either all computed as arrays, or all simulated by events.
+        if not self._ended_tables:
             return super().collect(attempts)
-        ended = self._blocks[0].append_tables(self._blocks[1:])
-        self._blocks.clear()
+        ended = self._ended_tables[0].append_tables(self._ended_tables[1:])
+        self._ended_tables.clear()
         return Selected(ended, np.arange(len(ended)), _EVER)
 
     def open(self, number: int, start_s: float, expected: int) -> None:

@@ -66,8 +66,9 @@ class ByVersion(StateFields, Dispatch):
         self._wants: BoolArray = np.ones(pool.count, np.bool_)
         """True (K,) for clients that need a new model: they have delivered, or never got a model."""
         self._made_round: IntArray = np.zeros(pool.count, np.int64)
-        """Round (K,) after which the model that each client holds was made, and its version."""
+        """Round (K,) after which the model that each client holds was made."""
         self._version: IntArray = np.zeros(pool.count, np.int64)
+        """Version (K,) of this model."""
         self._begun: IntArray = np.zeros(pool.count, np.int64)
         """Round (K,) in which each client last began an attempt."""
         self._moved: BoolArray = np.zeros(pool.count, np.bool_)
@@ -107,9 +108,9 @@ class ByVersion(StateFields, Dispatch):
 
     def leave_out(self, client: int) -> None:
         """Exclude `client` from new attempts of the round; an attempt in flight goes on."""
-        self._chosen, self._sent_to, self.renewed = (
-            clients[clients != client] for clients in (self._chosen, self._sent_to, self.renewed)
-        )
+        self._chosen = self._chosen[self._chosen != client]
+        self._sent_to = self._sent_to[self._sent_to != client]
+        self.renewed = self.renewed[self.renewed != client]
 
     def send(self, number: int) -> None:
         """Begin the attempts: first from the newest model, then from each version that clients hold."""
@@ -121,16 +122,17 @@ class ByVersion(StateFields, Dispatch):
         self._begun[self._chosen] = number
         self._wants[self._sent_to] = False
         self._made_round[self._sent_to], self._version[self._sent_to] = number - 1, version
-        begun: dict[int, Update] = {}
+        updates: list[Update] = []
         if len(self._sent_to):
-            begun |= {update.client: update for update in self.begin(number, self._sent_to, version).updates}
+            updates += self.begin(number, self._sent_to, version).updates
         # Other chosen clients begin again from the versions that they hold, one version after the other.
         with_model = self._chosen[~np.isin(self._chosen, self._sent_to)]
         for held_version in sorted(set(self._version[with_model].tolist())):
             clients = with_model[self._version[with_model] == held_version]
-            started = self.begin(number, clients, held_version, holders=frozenset(clients.tolist()))
-            begun |= {update.client: update for update in started.updates}
-        self.attempts = ObjectAttempts(begun[client] for client in self._chosen.tolist() if client in begun)
+            updates += self.begin(number, clients, held_version, holders=frozenset(clients.tolist())).updates
+        # A close rule reads attempts in the order of selection. Some chosen clients may not have begun (`begin`).
+        by_client = {update.client: update for update in updates}
+        self.attempts = ObjectAttempts(by_client[client] for client in self._chosen.tolist() if client in by_client)
 
     def begin(self, number: int, clients: IntArray, version: int, holders: frozenset[int] = frozenset()) -> Attempts:
         """Begin the attempts of `clients` (n,) from one version, and return them. `holders`: clients that have the model already.
@@ -152,7 +154,8 @@ class ByVersion(StateFields, Dispatch):
 
     def _on_move(self, client: int) -> None:
         """Note that a client comes from another coordinator, or goes to one: it needs a new model when it is here next."""
-        self._wants[client] = self._moved[client] = True
+        self._wants[client] = True
+        self._moved[client] = True
 
     def held_versions(self, number: int) -> list[int]:
         """Return the versions from which clients may still begin in round `number`."""
@@ -272,11 +275,12 @@ class PickedArrived(EndsOfRound):
         ends, self.ends = self.ends, []
         arrived = [end for end in ends if not end.censored]
         candidates = [end for end in arrived if self.may_be_picked(end)]
-        speed_s = None if self._speed_s is None else self._speed_s(self._number)
+        speed_s = np.zeros(self.pool.count) if self._speed_s is None else self._speed_s(self._number)
 
         def priority(end: Attempt) -> tuple[bool, float]:
             """Return the key by which updates are picked, smallest first. The sort keeps the order of arrival for equal keys."""
-            return end.client in self._last, 0.0 if speed_s is None else float(speed_s[end.client])
+            was_picked_last_time = end.client in self._last
+            return was_picked_last_time, float(speed_s[end.client])
 
         self.picked = sorted(candidates, key=priority)[: self.per_round]
         self._last = {update.client for update in self.picked}

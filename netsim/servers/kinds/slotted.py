@@ -144,27 +144,28 @@ class SlotServer(LoopServer, ABC):
         if self.reset_each_slot and slot > 1:
             self.learner.reset()
         self.members.open_slot(members)
-        trained: ColumnValues = {}
+        training_sums: ColumnValues = {}
         for _ in range(self.rounds_per_slot):
             closed = yield from self.training.run_round()
             self.rows.record_round(closed)
             self.recorder.communication(communication_row(slot, closed))
-            trained = {name: trained.get(name, 0) + value for name, value in self.training.columns(closed).items()}
+            measured = self.training.columns(closed)
+            training_sums = {name: training_sums.get(name, 0) + value for name, value in measured.items()}
         # Time passes now, for tests and messages between clients, and attempts in flight may end meanwhile. Arrays know only the
         # rounds, so these attempts go on by events.
         self.clients.go_by_events()
         trained_s = self.clock.now
         ready_s = self._test(slot, trained_s)
         opinions = self.learner.opinions(slot)
-        columns: ColumnValues = {"consensus_s": decided_s - start_s, **trained}
-        of_close = yield from self._close_slot(slot, self.members.members, opinions, ready_s)
-        columns = add_jamming(columns, of_close)
+        columns: ColumnValues = {"consensus_s": decided_s - start_s, **training_sums}
+        closing_columns = yield from self._close_slot(slot, self.members.members, opinions, ready_s)
+        columns = add_jamming(columns, closing_columns)
         self.round = slot
         self._record(slot, start_s, trained_s, opinions, columns)
 
-    def _test(self, number: int, time_s: float) -> FloatArray:
-        """Return the times (K,) at which clients finish the test after slot `number`, begun at `time_s`; charge its energy."""
-        ready_s = time_s + self.tests.durations_s(number, time_s)
+    def _test(self, slot: int, time_s: float) -> FloatArray:
+        """Return the times (K,) at which clients finish the test after `slot`, begun at `time_s`; account for its energy."""
+        ready_s = time_s + self.tests.durations_s(slot, time_s)
         energy = self.clients.energy
         if energy is not None:
             energy.spend(COMPUTING, np.arange(len(ready_s)), np.full(len(ready_s), time_s), ready_s)
@@ -383,8 +384,8 @@ class FlDaServer(SlotServer):
         """Run the consensus phase, by which clients choose the members of the slot."""
         if self._opinions is None:
             # Before slot 1 all clients test the first model, which gives the opinions of that slot.
-            tested_s = self._test(0, self.clock.now)
-            yield self.clock.event_at(float(tested_s.max()), LAST)
+            ready_s = self._test(0, self.clock.now)
+            yield self.clock.event_at(float(ready_s.max()), LAST)
             self._opinions = self.learner.opinions(0)
         opinions = self._opinions
         outcome = yield from self.consensus.run(slot, opinions, lambda beliefs: self.policy.index(slot, beliefs))

@@ -120,10 +120,12 @@ class UrgentNotices(WaitForOld):
 
     def _arrive(self, notice: Notice) -> None:
         """Callback at the arrival of a notice: shorten the training of its update, if that is under way."""
-        # The client may have sent its update meanwhile, or work on another one.
         self._under_way.remove(notice)
         update = self.pool.in_flight.get(notice.client)
-        if update is not None and update.begun_round == notice.begun_round and update.phase == COMPUTE:
+        # The client may have sent its update meanwhile, or work on another one.
+        if update is None or update.begun_round != notice.begun_round:
+            return
+        if update.phase == COMPUTE:
             shorten(self.pool.pool, update)
 
     def state_dict(self) -> State:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, State
 
 _EVER = float("inf")
-_NEW = 0.9
+_WEIGHT_OF_NEWEST = 0.9
 """Weight of the newest measurement in the average of a client's seconds per step."""
 LATE = -1
 """In place of the number of a group: the client is later than its group, which has ended."""
@@ -60,9 +60,12 @@ class StepScheduler:
         self._number = 0
 
     def measure(self, client: int, seconds: float, steps: int) -> None:
-        """Note that `client` took `seconds`, messages included, for `steps` steps."""
-        new, old = seconds / steps, float(self.step_s[client])
-        self.step_s[client] = new if math.isnan(old) else (1.0 - _NEW) * old + _NEW * new
+        """Note that `client` took `seconds`, messages included, for `steps` steps: update its average seconds per step."""
+        measured_s, average_s = seconds / steps, float(self.step_s[client])
+        if math.isnan(average_s):
+            self.step_s[client] = measured_s
+        else:
+            self.step_s[client] = (1.0 - _WEIGHT_OF_NEWEST) * average_s + _WEIGHT_OF_NEWEST * measured_s
 
     def assign(self, client: int, now_s: float) -> tuple[int, int | None]:
         """Return the steps of `client` from now on, and the number of a new group made for it.
@@ -91,16 +94,19 @@ class StepScheduler:
         The group arrives when the fastest client of another group could have made all its steps once more after that group's
         latest time. Of several such groups, the one that gives the most steps counts.
         """
-        possible = [
-            _steps_within(group.latest_s + self._fastest_step_s(group) * self.most - now_s, step_s)
-            for group in self.groups.values()
-            if now_s < group.latest_s
-        ]
-        allowed = [int(steps) for steps in possible if steps <= self.most]
+        allowed = []
+        for group in self.groups.values():
+            if now_s < group.latest_s:
+                next_arrival_s = group.latest_s + self._fastest_step_s(group) * self.most
+                possible_steps = _steps_within(next_arrival_s - now_s, step_s)
+                if possible_steps <= self.most:
+                    allowed.append(int(possible_steps))
         steps = max(self.least, max(allowed)) if allowed else self.most
         self._number += 1
         training_s = steps * step_s
-        self.groups[self._number] = Group(now_s + training_s, now_s + training_s * self.slack, [client])
+        self.groups[self._number] = Group(
+            expected_s=now_s + training_s, latest_s=now_s + training_s * self.slack, members=[client]
+        )
         self.group_of[client] = self._number
         return steps, self._number
 
@@ -117,8 +123,8 @@ class StepScheduler:
         return self._close_if_complete(self.group_of[client])
 
     def leave(self, client: int) -> list[int] | None:
-        """Handle that `client` will not arrive. If that completes its group, end the group and return the clients that have
-        arrived; otherwise return None.
+        """Handle that `client` will not arrive: take it out of its group. If that completes the group, end the group and return
+        the clients that have arrived; otherwise, and if the client has no group, return None.
         """
         number = self.group_of.pop(client, LATE)
         if number == LATE:
@@ -127,7 +133,7 @@ class StepScheduler:
         return self._close_if_complete(number)
 
     def _close_if_complete(self, number: int) -> list[int] | None:
-        """Return the clients of group `number` and end it, if all have arrived; otherwise None."""
+        """End group `number` and return its clients, if all have arrived; otherwise return None."""
         group = self.groups[number]
         if len(group.arrived) < len(group.members):
             return None

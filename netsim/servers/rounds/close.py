@@ -256,18 +256,19 @@ class WhenEnded(_RoundOfBeginnings):
 
     def _on_ends(self, ended: Columns) -> None:
         """Count the ends of attempts of the open round that were simulated as arrays. Their close is known already."""
-        own, state = np.flatnonzero(ended.counts[ROUND] == self.open_round), self._state
-        if len(own):
-            last = own[-1]  # the table is in the order of ends
+        of_round, state = np.flatnonzero(ended.counts[ROUND] == self.open_round), self._state
+        if len(of_round):
+            last = of_round[-1]  # the table is in the order of ends
             state.now_s, self._last = float(ended.column("outcome_s")[last]), ended.counts.item(NUMBER, last)
-            state.ended += len(own)
-            state.delivered += int(np.count_nonzero(ended.counts[OUTCOME, own] == DELIVERED))
+            state.ended += len(of_round)
+            state.delivered += int(np.count_nonzero(ended.counts[OUTCOME, of_round] == DELIVERED))
 
     def _set_alarm(self) -> None:
-        """Set the alarm to the next look of the rule."""
+        """Set the alarm to the next look of the rule; stop it if no round is open, or if that time has passed."""
         now = self.pool.clock.now
         look_s = float(self.rule.next_look_s(self._state)) if self.open_round is not None else _EVER
-        if look_s != now:  # the alarm of this instant has yet to ring, or has just rung
+        # At `now` the alarm of this instant has yet to ring, or has just rung: leave it alone.
+        if look_s != now:
             self._alarm.set(look_s if look_s > now else _EVER)
 
     def _look(self) -> None:
@@ -387,7 +388,10 @@ class NothingOnTheAir(_RoundOfBeginnings):
         pool = self.pool
         if pool.life.sending:
             return False
-        return (not self.wait_for_compute and pool.life.uploads > self._sent_before) or not pool.in_flight
+        if not pool.in_flight:
+            return True
+        has_sent = pool.life.uploads > self._sent_before
+        return has_sent and not self.wait_for_compute
 
     def _on_end(self, update: Update) -> None:
         """Look at the end of this instant if the round may close: clients that become ready now still belong to it."""
@@ -470,10 +474,11 @@ class EndsOfRound(StateFields):
 
     def state_dict(self) -> State:
         """Return the attempts that have ended and count for a later round."""
-        return super().state_dict() | {"ends": [{name: getattr(end, name) for name in End._fields} for end in self.ends]}
+        ends = [{name: getattr(end, name) for name in End._fields} for end in self.ends]
+        return super().state_dict() | {"ends": ends}
 
     def load_state_dict(self, state: State) -> None:
-        """Restore these attempts as `End` objects."""
+        """Restore the attempts that have ended, as `End` objects."""
         super().load_state_dict(state)
         self.ends = [End(**end) for end in state["ends"]]
 

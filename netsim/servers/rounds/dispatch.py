@@ -99,7 +99,9 @@ class PolicyDispatch(StateFields, Dispatch):
     def wait(self, number: int) -> Process[None]:
         """Wait until `need` clients are selectable; raise NobodyLeftError if no client ever will be and none is at work."""
         pool, busy_too = self.pool, self.reselect_busy
-        self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), None, self.need)
+        self._selectable = yield from self._presence.wait_for(
+            lambda: pool.selectable(busy_too=busy_too), candidates=None, count=self.need
+        )
         if not (self._selectable.any() or pool.under_way or pool.ever_selectable().any()):
             raise NobodyLeftError
 
@@ -120,7 +122,9 @@ class PolicyDispatch(StateFields, Dispatch):
         clients = check_probe(self.policy.probe(view), idle)
         repetition = 0
         while len(clients):
-            self._probed = yield from self._probing.ask(number, clients, self.learner.version, repetition, self.policy.tests)
+            self._probed = yield from self._probing.ask(
+                number, clients, self.learner.version, times=repetition, test=self.policy.tests
+            )
             if not self.policy.asks_again:
                 break
             repetition += 1
@@ -146,13 +150,17 @@ class PolicyDispatch(StateFields, Dispatch):
     def leave_out(self, client: int) -> None:
         """Remove `client` from the selection of the present round."""
         stays = self._chosen != client
-        self._chosen, self._steps = self._chosen[stays], None if self._steps is None else self._steps[stays]
+        self._chosen = self._chosen[stays]
+        if self._steps is not None:
+            self._steps = self._steps[stays]
 
     def send(self, number: int) -> None:
         """Begin the attempts of the selected clients. Clients that answered a probe hold the model already."""
+        if not len(self._chosen):
+            self.attempts = ObjectAttempts()
+            return
         holders = _NO_HOLDERS if self._probing is None else self._probing.holders
-        chosen, version = self._chosen, self.learner.version
-        self.attempts = self.pool.start(number, chosen, version, self._steps, holders) if len(chosen) else ObjectAttempts()
+        self.attempts = self.pool.start(number, self._chosen, self.learner.version, self._steps, holders)
 
     def tell(self, closed: ClosedRound) -> None:
         """Let the policy observe the latencies and the censored updates of the closed round."""
@@ -196,8 +204,8 @@ class MembersDispatch(StateFields, Dispatch):
 
     def open_slot(self, members: IntArray | Selection) -> None:
         """Set the members of the slot; raises ValueError unless they are distinct clients, at least one."""
+        chosen, steps = check_selection(members, selectable=np.ones(self.pool.count, np.bool_))
         # Ascending, so that results do not depend on the order in which members were named.
-        chosen, steps = check_selection(members, np.ones(self.pool.count, np.bool_))
         order = np.argsort(chosen)
         self.members, self._steps = chosen[order], None if steps is None else steps[order]
 
@@ -207,12 +215,15 @@ class MembersDispatch(StateFields, Dispatch):
         return self._chosen if self._chosen_steps is None else Selection(self._chosen, self._chosen_steps)
 
     def wait(self, number: int) -> Process[None]:
-        """Wait until the members needed are selectable."""
+        """Wait until all members are selectable, or with `whole` False the first one; raise NobodyLeftError if that never comes.
+        """
         pool, busy_too = self.pool, self.reselect_busy
         is_member = np.zeros(pool.count, np.bool_)
         is_member[self.members] = True
         need = len(self.members) if self.whole else 1
-        self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), is_member, need)
+        self._selectable = yield from self._presence.wait_for(
+            lambda: pool.selectable(busy_too=busy_too), candidates=is_member, count=need
+        )
 
     def choose(self, number: int, start_s: float) -> IntArray:
         """Return the members that are selectable."""
@@ -224,14 +235,16 @@ class MembersDispatch(StateFields, Dispatch):
     def leave_out(self, client: int) -> None:
         """Remove `client` from the members of the present round."""
         stays = self._chosen != client
-        self._chosen, steps = self._chosen[stays], self._chosen_steps
-        self._chosen_steps = None if steps is None else steps[stays]
+        self._chosen = self._chosen[stays]
+        if self._chosen_steps is not None:
+            self._chosen_steps = self._chosen_steps[stays]
 
     def send(self, number: int) -> None:
         """Begin the attempts of the chosen members."""
-        chosen = self._chosen
-        version = self.learner.version
-        self.attempts = self.pool.start(number, chosen, version, self._chosen_steps) if len(chosen) else ObjectAttempts()
+        if not len(self._chosen):
+            self.attempts = ObjectAttempts()
+            return
+        self.attempts = self.pool.start(number, self._chosen, self.learner.version, self._chosen_steps)
 
     def tell(self, closed: ClosedRound) -> None:
         """Do nothing: members are decided for slots, so no policy learns from a round."""

@@ -79,7 +79,8 @@ class LinkJamming(Instrument):
     def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return `jammed` (hit transfers of all kinds) and `jam_dwells`."""
         hit_before, spent_before = self._before
-        hit, spent = self._before = sum(links.hit for links in self._links), self._jammers.spent
+        hit, spent = sum(links.hit for links in self._links), self._jammers.spent
+        self._before = hit, spent
         return {"jammed": hit - hit_before, "jam_dwells": spent - spent_before}
 
     def counts(self) -> dict[str, int]:
@@ -116,7 +117,8 @@ class Restarts(Instrument):
         """Return no column. Call `on_declared` with the round and the clients of new changes."""
         restarts = self.dispatch.restarts
         if len(restarts) > self._reported:
-            self.on_declared(closed.number, sorted({client for _, client in restarts[self._reported :]}))
+            clients = {client for _, client in restarts[self._reported :]}
+            self.on_declared(closed.number, sorted(clients))
             self._reported = len(restarts)
         return {}
 
@@ -131,8 +133,8 @@ class Detections(Instrument):
         self.reads_ends = jammers
         self.recorder = recorder
         self._on_declared: Callable[[int, list[int]], None] = lambda round, channels: None
-        # Transmissions hit by a jammer since the scheduler last declared a change, by sub-channel.
         self._hits: dict[int, int] = {}
+        """Number of transmissions hit by a jammer since the scheduler last declared a change, by sub-channel."""
 
     @property
     def detections(self) -> Detections:
@@ -152,14 +154,16 @@ class Detections(Instrument):
         self.recorder = recorder
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
-        """Return no column: declared changes go into their own table."""
+        """Return no column. Record the changes declared in the round in their own table, and call the listener if there are any.
+        """
         for update in closed.ended:
             if update.jammed and update.channel is not None:
                 self._hits[update.channel] = self._hits.get(update.channel, 0) + 1
         declared = self.scheduler.declared
         for channel, detector, observations in declared:
             hits = self._hits.get(channel, 0)
-            self.recorder.detection(DetectionRow(closed.number, closed.end_s, channel, detector, observations, hits))
+            row = DetectionRow(closed.number, closed.end_s, channel, detector, observations, hits)
+            self.recorder.detection(row)
         if declared:
             self._hits.clear()
             self._on_declared(closed.number, sorted({channel for channel, _, _ in declared}))

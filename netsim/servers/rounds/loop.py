@@ -326,7 +326,10 @@ class RoundLoop:
     @property
     def detections(self) -> DeclaredChanges | None:
         """Return the instrument of the changes that a scheduler declares, or None without a scheduler."""
-        return next((detections for part in self.instruments if (detections := part.detections) is not None), None)
+        for instrument in self.instruments:
+            if instrument.detections is not None:
+                return instrument.detections
+        return None
 
     @property
     def takes_all(self) -> bool:
@@ -368,13 +371,14 @@ class RoundLoop:
         self._on_open.append(on_open)
 
     def alter(self, alteration: Alteration) -> None:
-        """Let `alteration` act on every round from now on."""
+        """Let `alteration` act on every round from now on, in place of an earlier one."""
         self._alteration = alteration
 
     def add_instrument(self, instrument: Instrument) -> None:
         """Add an instrument from the next round on. It must not read `ClosedRound.ended`."""
-        others = {name for other in self.instruments for name in other.round_columns}
-        self._counts_jamming_twice |= not others.isdisjoint(instrument.round_columns)
+        filled_columns = {name for other in self.instruments for name in other.round_columns}
+        # Two instruments may fill the same columns only if both count jamming; `columns` then adds the counts.
+        self._counts_jamming_twice |= not filled_columns.isdisjoint(instrument.round_columns)
         self.instruments = [*self.instruments, instrument]
 
     def run_round(self) -> Process[ClosedRound]:
@@ -430,8 +434,18 @@ class RoundLoop:
         ends = self._ends.copy()
         self._ends.clear()
         version = self.learner.version if self.learner.aggregates else None
-        rule = pool.causes.rule
-        closed = ClosedRound(number, start_s, self.clock.now, attempts, None, version, opened_by, closed_by, rule, ends)
+        closed = ClosedRound(
+            number=number,
+            start_s=start_s,
+            end_s=self.clock.now,
+            attempts=attempts,
+            content=None,
+            version=version,
+            opened_by=opened_by,
+            closed_by=closed_by,
+            close_rule=pool.causes.rule,
+            ended=ends,
+        )
         self._alteration.on_close(closed)
         closed.content = self._aggregate(number, attempts)
         self.dispatch.tell(closed)
@@ -441,24 +455,31 @@ class RoundLoop:
         return closed
 
     def retain_versions(self) -> None:
-        """Let the learner keep the versions of the model that updates started from, or clients may begin from."""
+        """Let the learner keep the versions of the model that updates started from, or clients may begin from, and drop the
+        others. Do nothing if no update outlasts its round.
+        """
         if self._outlast and self.learner.aggregates:
-            waiting = (end for end in self.close.pending() if not end.censored)
-            in_use = [attempt.version for attempt in (*self.pool.alive.values(), *waiting)]
+            not_aggregated = (end for end in self.close.pending() if not end.censored)
+            in_use = [attempt.version for attempt in (*self.pool.alive.values(), *not_aggregated)]
             self.learner.retain([*in_use, *self.dispatch.held_versions(self.round + 1)])
 
     def _wait_for_open(self, number: int) -> Process[Cause]:
         """Wait until round `number` may open, and return the cause of its opening: the last close or the start if it did not
         wait, otherwise an end or the return of a client.
         """
-        causes, now = self.pool.causes, self.clock.now
-        asked_s = self._asked_s = now if self._asked_s is None else self._asked_s
+        causes = self.pool.causes
+        # A restored round may have begun to wait before its state was saved.
+        if self._asked_s is None:
+            self._asked_s = self.clock.now
+        asked_s = self._asked_s
         yield from self.dispatch.wait(number)
-        now, self._asked_s = self.clock.now, None
+        opens_s, self._asked_s = self.clock.now, None
         opener, self._opener = self._opener, None
-        if now == asked_s:
-            return opener or (Cause(CLOSE, number - 1) if number > 1 else Cause(START))
-        return Cause(END, causes.ended) if causes.ended_s == now else Cause(RETURN, causes.returned)
+        if opens_s > asked_s:
+            return Cause(END, causes.ended) if causes.ended_s == opens_s else Cause(RETURN, causes.returned)
+        if opener is not None:
+            return opener
+        return Cause(CLOSE, number - 1) if number > 1 else Cause(START)
 
     def _wait_for_close(self) -> Process[Cause]:
         """Wait for the close of the present round, and return its cause."""
@@ -481,8 +502,8 @@ class RoundLoop:
             return None
 
         # An aggregation may depend on the order of updates, so every server passes them in the order of delivery.
-        places = attempts.order_of_end()
-        places = places[delivered[places]]
+        by_end = attempts.order_of_end()
+        places = by_end[delivered[by_end]]
 
         def delivered_column(name: str) -> Any:
             return np.asarray(attempts.column(name))[places]
@@ -500,8 +521,11 @@ class RoundLoop:
             self.dispatch.needs_updates,
             self.dispatch.needs_losses or self.learner.records_losses,
         )
+        if content is None:
+            return None
         # Readers expect the content in the order of selection, not of delivery.
-        return content if content is None or (places[1:] > places[:-1]).all() else _ContentAt(content, places.argsort())
+        is_in_order_of_selection = (places[1:] > places[:-1]).all()
+        return content if is_in_order_of_selection else _ContentAt(content, places.argsort())
 
     @property
     def round_columns(self) -> list[str]:
@@ -518,6 +542,8 @@ class RoundLoop:
 
     def state_dict(self) -> State:
         """Return the state at a round boundary."""
+        # Attempts of other rounds may also end between two records.
+        ends = [{name: getattr(end, name) for name in EndedAttempt._fields} for end in self._ends]
         return {
             "round": self.round,
             "pool": self.pool.state_dict(),
@@ -527,8 +553,7 @@ class RoundLoop:
             "close": self.close.state_dict(),
             "learner": self.learner.state_dict(),
             "instruments": [instrument.state_dict() for instrument in self.instruments],
-            # Attempts of other rounds may also end between two records.
-            "ends": [{name: getattr(end, name) for name in EndedAttempt._fields} for end in self._ends],
+            "ends": ends,
         }
 
     def open_state(self) -> State:
@@ -542,7 +567,8 @@ class RoundLoop:
         """Load the state of a round under way, after `load_state_dict`; `run_round` then runs the rest of the round."""
         self.is_open = "attempts" in state
         if not self.is_open:
-            self._asked_s, self._opener = state["asked_s"], None if state["opener"] is None else Cause(*state["opener"])
+            self._asked_s = state["asked_s"]
+            self._opener = None if state["opener"] is None else Cause(*state["opener"])
             return
         self._start_s, self._opened_by = state["start_s"], Cause(*state["opened_by"])
         self.dispatch.attempts = restored_attempts(state["attempts"], self.pool.alive)

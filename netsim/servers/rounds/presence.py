@@ -32,11 +32,14 @@ class Presence:
         all do. Raises NobodyLeftError if fewer than `count` can ever be selectable.
         """
         pool, waking, before = self._pool, self._waking, None
-        while int(np.count_nonzero(present := _restrict(selectable(), candidates))) < count:
+        while True:
+            present = _restrict(selectable(), candidates)
+            if np.count_nonzero(present) >= count:
+                break
             before = present
             next_s = float(pool.availability.next_change_s.min())
             nothing_changes = next_s == _EVER and not pool.under_way
-            if nothing_changes or int(np.count_nonzero(_restrict(pool.ever_selectable(), candidates))) < count:
+            if nothing_changes or np.count_nonzero(_restrict(pool.ever_selectable(), candidates)) < count:
                 raise NobodyLeftError
             # Time passes now, and attempts in flight may end meanwhile.
             pool.go_by_events()
@@ -48,11 +51,12 @@ class Presence:
             pool.watchers.remove(waking.wake)
             pool.followers.remove(waking.wake)
         if before is not None:
+            # The round opens because of the clients that have come since the last look; the first of them stands for all.
             returned = np.flatnonzero(present & ~before)
             pool.causes.note_return(int(returned[0]) if len(returned) else None)
         return present
 
 
 def _restrict(clients: BoolArray, candidates: BoolArray | None) -> BoolArray:
-    """Return True (K,) for `clients` (K,) that are wanted; None: all are."""
+    """Return True (K,) for `clients` (K,) that are among the `candidates` (K,); None: all clients are."""
     return clients if candidates is None else clients & candidates

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 _NAN = float("nan")
 _JOULES = ("compute_j", "send_j", "receive_j")
-_STEPS = (
-    *("download_start_s", "download_end_s", "compute_start_s", "compute_end_s", "upload_start_s", "upload_end_s"),
+_TIMED = (
+    "download_start_s",
+    "download_end_s",
+    "compute_start_s",
+    "compute_end_s",
+    "upload_start_s",
+    "upload_end_s",
     "cause",
 )
-"""Columns of probes that take time."""
+"""Columns of probes that take time, and may fail for a cause."""
 
 
 class Probing(Instrument, ABC):
@@ -78,9 +83,16 @@ class Probing(Instrument, ABC):
     @property
     def filled_columns(self) -> set[str]:
         """Columns of probes that this run fills, beside those of every run."""
-        answers = {"loss"} if self.losses and self.learner.aggregates else set()
-        samples = set() if self.evaluated is None else {"samples"}
-        return answers | samples | ({"accuracy"} if self._tests else set()) | ({"edge"} if self._edge else set())
+        filled: set[str] = set()
+        if self.losses and self.learner.aggregates:
+            filled.add("loss")
+        if self.evaluated is not None:
+            filled.add("samples")
+        if self._tests:
+            filled.add("accuracy")
+        if self._edge:
+            filled.add("edge")
+        return filled
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
@@ -162,9 +174,13 @@ class TimedProbing(Probing):
 
     @property
     def filled_columns(self) -> set[str]:
-        """Columns of probes that this run fills, those of steps included."""
-        steps = {*_STEPS, *(_JOULES if self.probes.pool.energy is not None else ())}
-        return super().filled_columns | steps | ({"samples"} if self.probes.counts_samples else set())
+        """Columns of probes that this run fills, those of times and energy included."""
+        filled = super().filled_columns | {*_TIMED}
+        if self.probes.pool.energy is not None:
+            filled |= {*_JOULES}
+        if self.probes.counts_samples:
+            filled.add("samples")
+        return filled
 
     def samples_of(self, client: int) -> int | None:
         """Return the number of samples that `client` evaluates for the present question; None if unknown."""
@@ -176,7 +192,7 @@ class TimedProbing(Probing):
         """Send the probes, wait for answers, record them, and return them."""
         start_s = self.clock.now
         self.asked += len(clients)
-        probes = yield from self.probes.ask(number, clients, version, times, test)
+        probes = yield from self.probes.ask(number, clients, version, times=times, test=test)
         answered = np.array([not probe.censored for probe in probes], np.bool_)
         losses, accuracy = self._answers(number, clients, answered, test=test)
         self.answered += int(np.count_nonzero(answered))
@@ -191,7 +207,8 @@ class TimedProbing(Probing):
     def _record(self, answers: dict[int, tuple[float, float]]) -> None:
         """Record the probes that have ended since the last call. `answers`: (loss, accuracy) by client."""
         for probe in self.probes.take_ends():
-            self.recorder.probe(self._row(probe, *answers.get(probe.client, (_NAN, _NAN))))
+            loss, accuracy = answers.get(probe.client, (_NAN, _NAN))
+            self.recorder.probe(self._row(probe, loss, accuracy))
 
     def _row(self, probe: Update, loss: float = _NAN, accuracy: float = _NAN) -> ProbeRow:
         """Return the record of an ended probe, with the answer."""

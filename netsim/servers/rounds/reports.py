@@ -24,6 +24,7 @@ def round_outcome(closed: ClosedRound, latency_s: FloatArray, censored: BoolArra
     clients report the durations of steps.
     """
     updates = None if closed.content is None else closed.content.updates
+    # Reports are built only if the policy reads them.
     return RoundOutcome(
         closed.number,
         closed.start_s,
@@ -50,6 +51,7 @@ def reports_of(closed: ClosedRound, *, phases: bool) -> Reports:
 
     # Staleness counts versions of the model; without training there are none, and rounds take their place.
     reports.staleness[places] = closed.number - column("begun_round") if version is None else version - column("version")
+    # -1 stands for an unknown amount.
     for name in ("samples", "steps"):
         amounts = plain(attempts.column(name))
         getattr(reports, name)[places] = [-1 if amounts[place] is None else amounts[place] for place in places.tolist()]
@@ -69,8 +71,19 @@ def reports_of(closed: ClosedRound, *, phases: bool) -> Reports:
 
 def communication_row(slot: int, closed: ClosedRound) -> CommunicationRow:
     """Return the record of a communication round of `slot`."""
-    causes = (*closed.opened_by, *closed.closed_by, closed.close_rule)
-    return CommunicationRow(closed.number, slot, closed.start_s, closed.end_s, *causes)
+    opened_by, opened_after = closed.opened_by
+    closed_by, closed_after = closed.closed_by
+    return CommunicationRow(
+        round=closed.number,
+        slot=slot,
+        start_s=closed.start_s,
+        end_s=closed.end_s,
+        opened_by=opened_by,
+        opened_after=opened_after,
+        closed_by=closed_by,
+        closed_after=closed_after,
+        close_rule=closed.close_rule,
+    )
 
 
 def losses_by_update(closed: ClosedRound) -> dict[tuple[int, int], tuple[float, float]]:

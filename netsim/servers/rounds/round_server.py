@@ -46,8 +46,8 @@ class Book(StateFields):
         """Set the columns of this run, and return them in the order of `RoundRow`: `columns`, which other parts fill, and those
         of every run.
         """
-        energy = () if self._pool.energy is None else self._pool.energy.round_columns
-        self._columns = frozenset((*ALWAYS["rounds"], *energy, *columns))
+        energy_columns = () if self._pool.energy is None else self._pool.energy.round_columns
+        self._columns = frozenset((*ALWAYS["rounds"], *energy_columns, *columns))
         return [name for name in _BLANK if name in self._columns]
 
     def _counts_now(self) -> ColumnValues:
@@ -184,11 +184,16 @@ class AttemptRows:
         self.loop.pool.go_by_events()
         for _, row in self._held:
             self._table.append(self._values(row))
-        energy = self.loop.pool.energy
-        for update in self.loop.dispatch.attempts.updates if self.at_close else self.loop.pool.updates_in_flight():
-            if energy is not None and not update.outcome:
-                energy.account(update, now)
-            self._table.append(self._values(update if update.outcome else update.unfinished_row(now)))
+        pool = self.loop.pool
+        updates = self.loop.dispatch.attempts.updates if self.at_close else pool.updates_in_flight()
+        for update in updates:
+            if update.outcome:
+                # The attempt has ended, and its row waited for the close (`at_close`).
+                self._table.append(self._values(update))
+                continue
+            if pool.energy is not None:
+                pool.energy.account(update, now)
+            self._table.append(self._values(update.unfinished_row(now)))
 
     def state_dict(self) -> State:
         """Return the rows held back."""
@@ -277,7 +282,9 @@ class RoundServer(LoopServer):
         self._book = Book(loop.pool)
         self.probing = probing
         """Probes of clients before a selection, or None."""
-        self._recording = [*recording, *([] if probing is None else [probing])]
+        self._recording = [*recording]
+        if probing is not None:
+            self._recording.append(probing)
 
     @property
     def round(self) -> int:

@@ -33,15 +33,15 @@ class AgeOracle(StateFields):
         self._draws = streams["oracle"]
 
     def measure(self, round: int, good: BoolArray) -> float:
-        """Return the sum of the oracle's ages after `round` on the states `good` (N,)."""
+        """Let the oracle send in `round` on the states `good` (N,), and return the sum of its ages after that."""
         # The same order as for a real scheduler, assign and then observe, except that it is shown the states first.
         self.scheduler.show(good)
         view = SlotView(round, self.ages, self._contribution, draws=self._draws.generator)
         channels = self.scheduler.assign(view)
-        check_schedule(channels, len(self.ages), self._channels, False)
+        check_schedule(channels, clients=len(self.ages), channel_count=self._channels, contention=False)
         arrived = good[channels]
         self.scheduler.observe(view, channels, arrived)
         # Lists, because with few clients a single operation on an array costs more than a loop over all.
-        ages = [1 if reset else age + 1 for age, reset in zip(self.ages.tolist(), arrived.tolist(), strict=True)]
+        ages = [1 if has_arrived else age + 1 for age, has_arrived in zip(self.ages.tolist(), arrived.tolist(), strict=True)]
         self.ages = np.array(ages, np.int64)
         return float(sum(ages))

@@ -85,12 +85,13 @@ class ScheduledAssignment(StateFields):
     ) -> None:
         count = pool.count if places is None else places
         if count > spectrum.count and not spectrum.contention:
-            needed = f"{count} clients" if places is None else f"{count} clients of a round"
-            raise ParameterError("channels", spectrum.count, f"must be at least the {needed}")
+            clients_in_words = f"{count} clients" if places is None else f"{count} clients of a round"
+            raise ParameterError("channels", spectrum.count, f"must be at least the {clients_in_words}")
         self.pool = pool
         self.spectrum = spectrum
         self.scheduler = scheduler
         self.count = count
+        """Number of places."""
         self.view: SlotView
         """View of the scheduler at the beginning of the present round."""
         self._by_client = places is None
@@ -117,51 +118,54 @@ class ScheduledAssignment(StateFields):
         self._channels = check_schedule(assigned, self.count, self.spectrum.count, self.spectrum.contention)
 
     def _ages(self, number: int, chosen: IntArray) -> IntArray:
-        """Return the ages (places,) after the last round.
+        """Return the age (places,) of the client at each place after the last round, in rounds.
 
         The age is 1 after a delivery, at the start (Li et al. eq. 8), and for an empty place.
         """
-        last = self.pool.last_delivery
+        last_delivery = self.pool.last_delivery
         if self._by_client:
-            return number - last
+            return number - last_delivery
         ages: IntArray = np.ones(self.count, np.int64)
         if self._refill:
+            # Clients keep their places from round to round.
             for client, place in self._place_of.items():
-                ages[place] = number - last[client]
+                ages[place] = number - last_delivery[client]
         else:
+            # The chosen clients take the places in their order; clients beyond the last place share a place with others.
             with_place = chosen[: self.count]
-            ages[: len(with_place)] = number - last[with_place]
+            ages[: len(with_place)] = number - last_delivery[with_place]
         return ages
 
     def _contributions(self, chosen: IntArray) -> FloatArray:
         """Return the marginal contributions (places,) to the model of the clients at the places; ones if unknown."""
-        of_clients = self._learner.contribution()
-        if of_clients is None:
+        by_client = self._learner.contribution()
+        if by_client is None:
             return self._ones
         if self._by_client:
-            return of_clients
+            return by_client
         with_place = chosen[: self.count]
-        of_places = self._ones.copy()
-        of_places[: len(with_place)] = of_clients[with_place]
-        return of_places
+        by_place = self._ones.copy()
+        by_place[: len(with_place)] = by_client[with_place]
+        return by_place
 
     def channels(self, clients: IntArray) -> list[int]:
         """Give each of `clients` (n,) a place, and return the sub-channels of these places. Call it once for each attempt.
 
         With `refill` they get the first free places; otherwise the places that follow those of the last call.
         """
-        numbers = clients.tolist()
+        listed = clients.tolist()
         if self._by_client:
-            return [self._channels[client] for client in numbers]
+            return [self._channels[client] for client in listed]
         if self._refill:
-            held = set(self._place_of.values())
-            places = [place for place in range(self.count) if place not in held]
+            taken_places = set(self._place_of.values())
+            places = [place for place in range(self.count) if place not in taken_places]
         else:
             # If there are more clients than places, places are reused in turn.
-            places = [(self._places_used + i) % self.count for i in range(len(numbers))]
-            self._places_used += len(numbers)
-        self._place_of |= dict(zip(numbers, places, strict=False))
-        return [self._channels[self._place_of[client]] for client in numbers]
+            places = [(self._places_used + i) % self.count for i in range(len(listed))]
+            self._places_used += len(listed)
+        # More places may be free than there are clients: the first ones are taken.
+        self._place_of |= dict(zip(listed, places, strict=False))
+        return [self._channels[self._place_of[client]] for client in listed]
 
     def _on_end(self, update: Update) -> None:
         """Free the place of an ended attempt, and note for the scheduler if its transmission arrived.
@@ -181,5 +185,6 @@ class ScheduledAssignment(StateFields):
         """Report the transmissions that ended since the last close to the scheduler, in the order of their places."""
         # Sorted, so that what a scheduler learns does not depend on the order of ends at one instant.
         tried, self._tried = sorted(self._tried), []
-        _, channels, arrived = zip(*tried, strict=True) if tried else ((), (), ())
-        self.scheduler.observe(self.view, np.array(channels, np.int64), np.array(arrived, np.bool_))
+        channels = np.array([channel for _, channel, _ in tried], np.int64)
+        arrived = np.array([has_arrived for _, _, has_arrived in tried], np.bool_)
+        self.scheduler.observe(self.view, channels, arrived)

@@ -58,6 +58,7 @@ class ScheduledChannels(OwnLinks):
             learner=learner,
         )
         self.detections = Detections(scheduler=scheduler, recorder=NoRecorder(), jammers=bool(access.jammers))
-        disturbed = access.jammers or access.spectrum.contention
-        self.instruments = [Jamming(jammers=access.jammers) if disturbed else Undisturbed(), self.detections]
+        can_be_disturbed = access.jammers or access.spectrum.contention
+        jamming = Jamming(jammers=access.jammers) if can_be_disturbed else Undisturbed()
+        self.instruments = [jamming, self.detections]
         self.recording = [self.detections]

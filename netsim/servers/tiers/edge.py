@@ -162,8 +162,10 @@ class Edge(StateFields):
                 self.server.loop.abandon()
                 break
             self._left -= 1
-            # Updates that arrived earlier may make the model of a round in which none arrives.
-            self._models_made += self.server.loop.close.folds_none or not all(closed.attempts.column("censored"))
+            has_deliveries = not all(closed.attempts.column("censored"))
+            # With `folds_none`, updates that arrived earlier make the model of a round in which none arrives.
+            if has_deliveries or self.server.loop.close.folds_none:
+                self._models_made += 1
         # An edge that goes on may be done before the model of its term has arrived; `begin` then runs this again.
         if self._term is not None:
             self._end_term(self._term)
@@ -219,7 +221,9 @@ class Edge(StateFields):
     def on_round(self, row: RoundRow) -> None:
         """Callback at the close of an own round: record it."""
         values = row._asdict() | {"edge": self.name, "term": self._attempt}
-        self.recorder.edge_round(EdgeRoundRow(**{name: values[name] for name in EdgeRoundRow._fields}))
+        # The table of edges' rounds has fewer columns than that of rounds.
+        edge_row = EdgeRoundRow(**{name: values[name] for name in EdgeRoundRow._fields})
+        self.recorder.edge_round(edge_row)
 
     def record_to(self, recorder: Recorder, attempts: Callable[[Sequence[str]], AttemptTable], probes: Recorder) -> None:
         """Send records of own rounds to `recorder`, records of members' attempts to the table that `attempts` returns, and those
@@ -231,7 +235,9 @@ class Edge(StateFields):
     def state_dict(self) -> State:
         """Return the state of the edge and its server, and of the round under way."""
         state = super().state_dict() | {"server": self.server.state_dict(), "in_term": self._term is not None}
-        return state | {"open": self.server.loop.open_state()} if self._errand.running else state
+        if self._errand.running:
+            state["open"] = self.server.loop.open_state()
+        return state
 
     def load_state_dict(self, state: State) -> None:
         """Load a state; the states of the pools and of the view of members must be loaded before."""
@@ -301,8 +307,8 @@ class ProbesOfEdges(NoRecorder):
         self._recorder.probe(row)
 
 
-_OF_EDGE = {"term_start_s": "compute_start_s", "term_end_s": "compute_end_s"}
-"""Columns of `EdgeRow` with another name in `UpdateRow`, by name."""
+_UPDATE_COLUMNS = {"term_start_s": "compute_start_s", "term_end_s": "compute_end_s"}
+"""Name in `UpdateRow` of each column of `EdgeRow` that has another name there. A term is the local work of an edge."""
 
 
 class EdgeAttempts:
@@ -314,9 +320,12 @@ class EdgeAttempts:
     def append(self, row: tuple[Any, ...]) -> None:
         """Record one attempt of an edge, given like a row of the client table."""
         values = UpdateRow._field_defaults | dict(zip(self._columns, row, strict=True))
-        values |= {column: values[name] for column, name in _OF_EDGE.items()}
+        for edge_column, update_column in _UPDATE_COLUMNS.items():
+            values[edge_column] = values[update_column]
+        # The client of this attempt is an edge, and the edge that coordinates it is the node above.
         values |= {"above": values["edge"], "edge": self._names[values["client"]]}
-        self._recorder.edge(EdgeRow(**{name: values[name] for name in EdgeRow._fields}))
+        edge_row = EdgeRow(**{name: values[name] for name in EdgeRow._fields})
+        self._recorder.edge(edge_row)
 
     def extend(self, block: Block) -> None:
         """Record several attempts of edges."""

@@ -215,7 +215,8 @@ class Members(StateFields):
 
     def bytes_of(self, name: str) -> int:
         """Return the sum of the column `name` (bytes) over all attempts so far."""
-        return self._bytes[name] + sum(int(getattr(update, name)) for update in self.in_flight.values())
+        in_flight = sum(int(getattr(update, name)) for update in self.in_flight.values())
+        return self._bytes[name] + in_flight
 
     # Presence
 
@@ -260,6 +261,7 @@ class Members(StateFields):
             attempts = pool.start(round, chosen, version, steps, holders, address)
         finally:
             pool.causes, pool.coordinator = pool_causes, None
+        # Attempts without durations have ended already.
         self.in_flight |= {update.client: update for update in attempts.updates if not update.outcome}
         return attempts
 

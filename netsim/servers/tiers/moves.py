@@ -138,7 +138,7 @@ class Moves(StateFields):
         self._carry_out([Move(now, client, edge) for client in clients])
 
     def _carry_out(self, moves: Sequence[Move]) -> None:
-        """Apply `moves`, all of this instant, and take unfinished updates of these clients from their old edges."""
+        """Apply `moves`, all of this instant; unless updates finish where they began, take them from the clients' old edges."""
         # First all memberships, then the updates: an attempt that ends may let an edge choose again, by its present members.
         for move in moves:
             self._apply(move.client, move.edge)
@@ -214,17 +214,17 @@ class Moves(StateFields):
             self.rule.states.cancel(client)
         if update.handed_over and update.censored and update.edge is not None:
             self._edges[self._numbers[update.edge]].models.drop(client, update.begun_round, update.version)
-        edge = self._edges[self._coordinator[client]].name
-        if update.edge != edge:
-            for watch in list(self._clients.views[edge].watchers):
+        present_edge = self._edges[self._coordinator[client]].name
+        if update.edge != present_edge:
+            for watch in list(self._clients.views[present_edge].watchers):
                 watch()
 
     def _apply(self, client: int, edge: int) -> None:
-        """Make `client` a member of `edge`."""
-        views, before = self._clients.views, int(self._coordinator[client])
-        if edge == before:
+        """Make `client` a member of `edge`. Do nothing if it is one already."""
+        views, old_edge = self._clients.views, int(self._coordinator[client])
+        if edge == old_edge:
             return
-        views[self._edges[before].name].move(client, comes=False)
+        views[self._edges[old_edge].name].move(client, comes=False)
         views[self._edges[edge].name].move(client, comes=True)
         self._coordinator[client] = edge
 

@@ -132,12 +132,17 @@ class ResendingStates:
             self._inner.begin(client, sending.source, sending.target)
 
     def cancel(self, client: int) -> None:
-        if self._sendings.pop(client).again_s is None:
+        sending = self._sendings.pop(client)
+        # In a pause `inner` has nothing to cancel.
+        if sending.again_s is None:
             self._inner.cancel(client)
 
     def state_dict(self) -> State:
         """Return the state of the transfers, and of the states to send again."""
-        sendings = {client: [s.source, s.target, s.tries, s.again_s] for client, s in self._sendings.items()}
+        sendings = {
+            client: [sending.source, sending.target, sending.tries, sending.again_s]
+            for client, sending in self._sendings.items()
+        }
         return {"inner": self._inner.state_dict(), "sendings": sendings}
 
     def load_state_dict(self, state: State) -> None:
@@ -250,10 +255,10 @@ class LinkStates:
         """End the present leg, and begin the next one or report the end of the transfer. `link`: cause of a loss by the link, or
         None.
         """
-        way = self._under_way[client]
-        outages, (_, edge) = self._medium.outages, way.legs.pop(0)
+        way, outages = self._under_way[client], self._medium.outages
+        _, edge = way.legs.pop(0)
         outage = None if outages is None else outages.cause(edge, way.started_s, self._clock.now)
-        cause = cause_of_loss(outage, None, link, way.survives)
+        cause = cause_of_loss(outage, access=None, link=link, survives=way.survives)
         if cause is None and way.legs:
             self._begin_leg(client)
             return
@@ -265,6 +270,7 @@ class LinkStates:
         way = self._under_way.pop(client)
         up, _ = way.legs[0]
         port = self._up if up else self._down
+        # During the delay of a leg (`due_s`) its bytes are not on the carrier yet.
         if way.due_s is None and client in port:
             port.leave(client)
 

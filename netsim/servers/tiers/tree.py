@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from netsim.servers.tiers.moves import Moves
 
 _EVER = float("inf")
-_COLUMNS = ("edges_selected", "edges_delivered", "backhaul_bytes")
 _PROBES = ("probes", "probes_answered")
+"""Columns of rounds that count probes."""
 
 
 class TreeAttendance:
@@ -51,7 +51,9 @@ class TreeAttendance:
             while node >= 0:
                 depth[edge] += 1
                 node = above[node]
-        self._upwards = [(edge, above[edge]) for edge in sorted(range(len(above)), key=lambda edge: -depth[edge])]
+        deepest_first = sorted(range(len(above)), key=lambda edge: -depth[edge])
+        self._upwards = [(edge, above[edge]) for edge in deepest_first]
+        """Each edge and the edge above it, the deepest first."""
 
     def _with_members(self, present: BoolArray) -> BoolArray:
         """Return True (E,) for edges with one of the clients `present` (K,) among their members or those of edges below."""
@@ -107,7 +109,7 @@ class TreeServer:
         self._book = Book(self.clients)
         self._probing = [edge.server.probing for edge in edges if edge.server.probing is not None]
         """Probes of clients, of each edge that asks before it selects."""
-        self._before = self._counts_besides()
+        self._before = self._tree_counts()
         self._columns: list[str] = []
         """Columns of rounds that the root fills."""
         self._begun = False
@@ -176,23 +178,30 @@ class TreeServer:
         states = None if self._moves is None else self._moves.rule.states
         return 0 if states is None else states.bytes
 
-    def _counts_besides(self) -> dict[str, int]:
+    def _tree_counts(self) -> dict[str, int]:
         """Return the counts of attempts of edges, of bytes between coordinators, and of probes since the start of the run, by
-        column of rounds.
+        column of rounds. `Book` counts the attempts of clients.
         """
         pool = self._nodes.pool
-        carried = pool.life.bytes_down + pool.life.bytes_up + self._states_bytes()
-        return dict(zip(_COLUMNS, (pool.started, pool.ended["delivered"], carried), strict=True)) | self._probe_counts()
+        counts = {
+            "edges_selected": pool.started,
+            "edges_delivered": pool.ended["delivered"],
+            "backhaul_bytes": pool.life.bytes_down + pool.life.bytes_up + self._states_bytes(),
+        }
+        return counts | self._probe_counts()
 
     def _probe_counts(self) -> dict[str, int]:
         """Return the probes and answers of all edges since the start of the run; nothing if no edge asks."""
-        counts = [probing.counts() for probing in self._probing]
-        return {name: sum(count[name] for count in counts) for name in _PROBES if counts}
+        if not self._probing:
+            return {}
+        counts_of_edges = [probing.counts() for probing in self._probing]
+        return {name: sum(counts[name] for counts in counts_of_edges) for name in _PROBES}
 
     def _on_round(self, row: RoundRow) -> None:
         """Record a round of the root, with counts of clients and of edges since the last round."""
-        now, before = self._counts_besides(), self._before
+        now, before = self._tree_counts(), self._before
         self._before = now
+        changes = {name: count - before[name] for name, count in now.items()}
         columns = {name: getattr(row, name) for name in self._columns}
         self.recorder.round(
             self._book.row(
@@ -201,7 +210,7 @@ class TreeServer:
                 end_s=row.end_s,
                 version=row.version,
                 evaluation=None,
-                columns=columns | {name: count - before[name] for name, count in now.items()},
+                columns=columns | changes,
             )
         )
 
@@ -223,7 +232,7 @@ class TreeServer:
         """Send all records to `recorder` from now on."""
         self.recorder = recorder
         self._columns = [*self.root.loop.round_columns, *ROUND_CAUSES]
-        recorder.rounds_with(self._book.choose((*self._columns, *self._counts_besides())))
+        recorder.rounds_with(self._book.choose((*self._columns, *self._tree_counts())))
         names = [edge.name for edge in self.edges]
 
         def edge_attempts(columns: Sequence[str]) -> AttemptTable:
