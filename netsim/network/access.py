@@ -204,7 +204,8 @@ class AssignedAccess(Generic[SenderT]):
 
     def take(self, sender: SenderT) -> bool:
         """Return True if the sub-channel of `sender` is free or contended for; otherwise queue `sender` and return False."""
-        if self.spectrum.contention or not self.spectrum.under_way[sender.channel]:
+        is_free = not self.spectrum.under_way[sender.channel]
+        if is_free or self.spectrum.contention:
             return True
         self._queues.setdefault(sender.channel, deque()).append(sender)
         return False

@@ -48,11 +48,14 @@ class Dwells:
             raise ParameterError("dwell_rounds", self.dwell_rounds, "must be at least 1")
         if self.dwell_s is not None and not 0 < self.dwell_s < _NEVER:
             raise ParameterError("dwell_s", self.dwell_s, "must be > 0 seconds and finite")
-        first, by_rounds = self.first, self.dwell_s is None
+        first = self.first
         if first == _NEVER:
             return
-        if not (first >= (1.0 if by_rounds else 0.0) and (not by_rounds or first == int(first))):
-            raise ParameterError("start", self.start, f"must be {'a round from 1 on' if by_rounds else '>= 0 seconds'}")
+        if self.dwell_s is None:
+            if not (first >= 1.0 and first == int(first)):
+                raise ParameterError("start", self.start, "must be a round from 1 on")
+        elif not first >= 0.0:
+            raise ParameterError("start", self.start, "must be >= 0 seconds")
 
     @property
     def first(self) -> float:
@@ -114,8 +117,9 @@ class Jammer:
         """Time after which dwells in seconds begin, at multiples of their length, and number of dwells before it."""
         self._draws = draws
         self._begun: IntArray = np.zeros(channels, np.int64)
-        """Transmissions begun and delivered on each sub-channel (N,) up to the last dwell: the law sees the difference."""
+        """Transmissions begun on each sub-channel (N,) up to the last dwell: the law sees the difference."""
         self._delivered: IntArray = np.zeros(channels, np.int64)
+        """Transmissions delivered on each sub-channel (N,) up to the last dwell."""
 
     @property
     def allowed(self) -> int:
@@ -160,7 +164,16 @@ class Jammer:
         """End the present dwell, and record it."""
         for jam in self.jams:
             self.target.clear(jam)
-            recorder.jam(JamRow(jam.round, jam.jammer, jam.channel, jam.start_s, time_s, jam.hit, jam.destroyed))
+            row = JamRow(
+                round=jam.round,
+                jammer=jam.jammer,
+                channel=jam.channel,
+                start_s=jam.start_s,
+                end_s=time_s,
+                hit=jam.hit,
+                destroyed=jam.destroyed,
+            )
+            recorder.jam(row)
         self.jams = []
 
     def follow(self, law: JammerLaw) -> None:
@@ -178,16 +191,19 @@ class Jammer:
         if self.dwell_s is None or not present:
             # Dwells in rounds end as a round opens.
             return present
-        # A budget is spent some day. Without one, the law itself must promise the same choice in every dwell.
-        always = set() if self.budget is not None else set(self.law.constant_choice(self.reach, self.allowed).tolist())
-        return present & always
+        if self.budget is not None:
+            # A budget is spent some day.
+            return set()
+        # The law itself must promise the same choice in every dwell.
+        return present & set(self.law.constant_choice(self.reach, self.allowed).tolist())
 
     def begin(self, round: int, time_s: float) -> None:
         """Start the dwells: with round `round`, or now if they are counted in seconds."""
         if self.dwell_s is None:
             self.next_round = round
         else:
-            self.next_s, self._since = time_s, (time_s, self.dwell)
+            self.next_s = time_s
+            self._since = (time_s, self.dwell)
 
     def rest(self, time_s: float, recorder: Recorder) -> None:
         """End the present dwell now and plan no other, until `begin`."""
@@ -293,7 +309,8 @@ class Jammers:
     def open_round(self, round: int) -> None:
         """Begin dwells that start with this round, after dwells in seconds that are due."""
         # The first round may not be number 1: an edge that the model of round 1 does not reach begins with a later one.
-        is_first, self._round = not self._round, round
+        is_first = self._round == 0
+        self._round = round
         if is_first:
             self.arm()
         # Dwells in seconds that are due now began before the round opened, so they come before dwells in rounds.
@@ -321,7 +338,8 @@ class Jammers:
         for jammer in self.all:
             if jammer.name == name:
                 return jammer
-        raise ParameterError("name", name, f"there is no such jammer; there are {', '.join(jammer.name for jammer in self.all)}")
+        names = [jammer.name for jammer in self.all]
+        raise ParameterError("name", name, f"there is no such jammer; there are {', '.join(names)}")
 
     def start(self, name: str) -> None:
         """Start a jammer: with the next round, or now with dwells in seconds. Raises ValueError unless it rests."""

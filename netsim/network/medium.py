@@ -123,7 +123,8 @@ class Medium:
         the `sample` times of its samples. `request_bytes`: bytes to each client; None: those of a model. `answer_bytes`: bytes
         back; None: those of an update.
         """
-        sizes = self.sizes
+        down_bytes = self.sizes.down if request_bytes is None else request_bytes
+        up_bytes = self.sizes.up if answer_bytes is None else answer_bytes
         probes = Medium(
             clients=self.clients,
             laws=MediumLaws(
@@ -140,13 +141,10 @@ class Medium:
             access=self.access,
             carriers=Carriers(down=self.down.resize(request_bytes), up=self.up.resize(answer_bytes)),
             outages=self.outages,
-            sizes=Sizes(
-                down=sizes.down if request_bytes is None else request_bytes,
-                up=sizes.up if answer_bytes is None else answer_bytes,
-                carried=(request_bytes, answer_bytes),
-            ),
+            sizes=Sizes(down=down_bytes, up=up_bytes, carried=(request_bytes, answer_bytes)),
             jamming=self.jamming,
         )
+        # Probes meet the states of the channels that updates meet.
         probes.downlink = self.downlink.share_states(streams["downlink.loss"])
         probes.uplink = self.uplink.share_states(streams["uplink.loss"])
         return probes

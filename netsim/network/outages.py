@@ -101,7 +101,8 @@ class IntervalInRounds(_SwitchedSchedule):
 
     def open_round(self, round: int, time_s: float) -> None:
         """Switch the outage on or off as `round` begins."""
-        self._switch(self._start <= round and (self._end is None or round < self._end), time_s)
+        has_ended = self._end is not None and round >= self._end
+        self._switch(round >= self._start and not has_ended, time_s)
 
 
 class MarkovInRounds(_SwitchedSchedule):
@@ -118,7 +119,8 @@ class MarkovInRounds(_SwitchedSchedule):
         u = self._draws.uniforms(round, 1)
         # The law loses all or nothing, so `u` does not decide in `good`: one number serves the step and the state.
         self._law.step(u)
-        self._switch(not self._law.good(u, _FIRST)[0], time_s)
+        is_good = self._law.good(u, _FIRST)[0]
+        self._switch(not is_good, time_s)
 
 
 class MarkovInSeconds(_SwitchedSchedule):
@@ -137,9 +139,11 @@ class MarkovInSeconds(_SwitchedSchedule):
         """Run the process up to `time_s`."""
         presence = self._presence
         # Advance change by change: a single long step would skip intervals in between.
-        while (next_s := float(presence.next_change_s[0])) <= time_s:
+        next_s = float(presence.next_change_s[0])
+        while next_s <= time_s:
             presence.advance(next_s, self._draws)
             self._switch(not presence.on[0], next_s)
+            next_s = float(presence.next_change_s[0])
 
     def reach_end(self, time_s: float) -> None:
         """Run the process until the next end after `time_s` is known."""
@@ -189,7 +193,9 @@ class ClientOutage(StateFields):
         """Return the clients cut off at `time_s`, if no end is known before another round opens; else none."""
         end_is_known = self.next_return_s(time_s) < _EVER
         is_on = self.when.intervals.overlap(time_s, time_s)
-        return set(np.flatnonzero(self.hits).tolist()) if is_on and not end_is_known else set()
+        if end_is_known or not is_on:
+            return set()
+        return set(np.flatnonzero(self.hits).tolist())
 
     def down_for_ever(self, time_s: float) -> set[int]:
         """Return the clients cut off at `time_s` that stay so, unless another round opens."""

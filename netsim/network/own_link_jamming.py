@@ -39,7 +39,8 @@ class JammedOwnLinks(JammedRoutes[OwnLinkTransmission]):
         )
 
     def _survives(self, sent: OwnLinkTransmission) -> bool:
-        # A Bad sub-channel loses what the own link lets through.
+        """Return True if `sent` gets through its own link and through its sub-channel, if it has one, unless it is jammed."""
+        # A Bad sub-channel loses what the own link lets through; `good` is None without a sub-channel.
         return sent.survives and sent.good is not False
 
     def leave(self, sent: OwnLinkTransmission) -> None:

@@ -117,11 +117,13 @@ class Spectrum(Jammable[Transmission]):
         """
         if not any(self.jams):
             return self.good
-        clear = [not jams for jams in self.jams]
-        return self.good & clear
+        is_clear = [not jams for jams in self.jams]
+        return self.good & is_clear
 
     def begin(self, sent: Transmission, time_s: float) -> None:
-        """Begin a transmission: set its state, and mark a collision on both if another transmission holds the sub-channel."""
+        """Begin a transmission: set `good`, `jammed` and `collided` of it. Another transmission that holds the sub-channel has
+        collided, too.
+        """
         channel = sent.channel
         if time_s >= self._until_s:
             self._renew(time_s)

@@ -67,7 +67,8 @@ class Port:
 
     def join(self, number: int, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
         """Begin message `number` over the link of `client`. `target`: receiving client, or SERVER."""
-        self._carrier.join((self._kind, number), client, self._size if size_bytes is None else size_bytes, target)
+        size = self._size if size_bytes is None else size_bytes
+        self._carrier.join((self._kind, number), client, size, target)
 
     def leave(self, number: int) -> None:
         """Abort message `number`."""
@@ -271,6 +272,7 @@ class VaryingLinks(Ports):
         self._sizes = check_sizes(size_bytes, clients)
         self._round = 1
         self._law, self._until_s = law.at(1, clock.now)
+        """Law in force, and the time until which it is."""
         self._watched_s = -_EVER
         """Change point of the law that is on the clock, seconds."""
         self._under_way: dict[Key, _Message] = {}
@@ -306,16 +308,16 @@ class VaryingLinks(Ports):
         law, self._until_s = self._timeline.at(self._round, self.clock.now)
         if law is self._law:
             return
-        before, self._law = self._law, law
+        old_law, self._law = self._law, law
         if self._under_way:
-            now, keys = self.clock.now, list(self._under_way)
-            since_s = np.array([message.since_s for message in self._under_way.values()])
-            clients = np.array([message.client for message in self._under_way.values()])
-            served = before.served_bytes(since_s, np.full(len(keys), now), clients)
-            for message, bytes_served in zip(self._under_way.values(), served.tolist(), strict=True):
-                message.left = max(message.left - bytes_served, 0.0)
+            now, messages = self.clock.now, list(self._under_way.values())
+            since_s = np.array([message.since_s for message in messages])
+            clients = np.array([message.client for message in messages])
+            served_bytes = old_law.served_bytes(since_s, np.full(len(messages), now), clients)
+            for message, served in zip(messages, served_bytes.tolist(), strict=True):
+                message.left = max(message.left - served, 0.0)
                 message.since_s = now
-            self._schedule_ends(keys)
+            self._schedule_ends(list(self._under_way))
 
     def _schedule_ends(self, keys: list[Key]) -> None:
         """Compute when the messages `keys` arrive or are lost, and schedule these ends."""
@@ -351,7 +353,10 @@ class VaryingLinks(Ports):
         if message is None or message.number != number:
             return  # stale call: the message was aborted or rescheduled
         del self._under_way[key]
-        (self._stop if message.stops else self._end)(key)
+        if message.stops:
+            self._stop(key)
+        else:
+            self._end(key)
 
     def state_dict(self) -> State:
         """Return every message in flight: its key, client, start, bytes left, next event and whether it stops then.

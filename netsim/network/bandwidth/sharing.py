@@ -81,7 +81,8 @@ class SharedMedium(SharedLink):
         """Begin a message, and set the rates of all again."""
         if self.clock.now >= self._until_s:
             self.renew()
-        self._add(self._number, key, client, float(self._sizes[client] if size_bytes is None else size_bytes))
+        size = float(self._sizes[client] if size_bytes is None else size_bytes)
+        self._add(self._number, key, client, left_bytes=size)
         self._number += 1
         self._set_rates()
 
@@ -125,8 +126,9 @@ class SharedMedium(SharedLink):
             self._class_number += 1
             self._bundle.insert(flow_class, now)
         # `number` twice: it orders ends of one time, and is the key that the end returns.
-        self._bundle.add(flow_class, left_bytes, number, number, now)
-        self._members[key], self._keys[number] = (flow_class, number), (key, client)
+        self._bundle.add(flow_class, left_bytes, number=number, key=number, now_s=now)
+        self._members[key] = flow_class, number
+        self._keys[number] = key, client
 
     def _regroup(self) -> None:
         """Move messages in flight whose limits have changed to the classes of their new limits, with their bytes left."""
@@ -134,6 +136,7 @@ class SharedMedium(SharedLink):
         moving = {
             number: flow_class for flow_class, number in self._members.values() if flow_class.limit != self._limit_of(number)
         }
+        # Bytes that the class of each message has served when the message ends.
         served_at_end = {number: served for flow_class in set(moving.values()) for served, number, _ in flow_class.queue}
         # Compute all bytes left before the first message moves: a class that becomes empty has no virtual time any more.
         left_bytes = {
@@ -152,7 +155,7 @@ class SharedMedium(SharedLink):
         return float(self._limits[client])
 
     def _forget_if_empty(self, flow_class: FlowClass) -> None:
-        """Remove a class without messages."""
+        """Remove a class if it has no messages any more."""
         if not flow_class.count:
             self._bundle.remove(flow_class, self.clock.now)
             del self._classes[flow_class.limit]
@@ -180,7 +183,10 @@ class SharedMedium(SharedLink):
             return  # a call for an earlier time has taken its place
         self._alarm_s = _NEVER
         # Messages that began after the call was set may have delayed the end: then only a later call is set.
-        while self._due_s <= at_s and (popped := self._bundle.pop_end(at_s)) is not None:
+        while self._due_s <= at_s:
+            popped = self._bundle.pop_end(at_s)
+            if popped is None:
+                break
             flow_class, number = popped
             key, _ = self._keys.pop(number)
             del self._members[key]
@@ -208,7 +214,8 @@ class SharedMedium(SharedLink):
         """Restore a saved state and schedule the next end."""
         self._round, self._laws = round, None
         self._look_up(time_s)
-        self._number, self._class_number, saved = state["number"], state["class_number"], state["bundle"]
+        self._number, self._class_number = state["number"], state["class_number"]
+        saved = state["bundle"]
         self._keys = {number: ((kind, place), client) for number, kind, place, client in state["keys"]}
         self._bundle, self._classes, self._members = Bundle(time_s), {}, {}
         for fields in saved["classes"]:
@@ -218,8 +225,8 @@ class SharedMedium(SharedLink):
             self._members |= {self._keys[number][0]: (flow_class, number) for _, number, _ in flow_class.queue}
         self._bundle.load(saved, list(self._classes.values()))
         # The saved rates still follow the earlier law if a law came into force at the instant of the save: apply it now.
-        limit_changed = any(flow_class.limit != self._limit_of(number) for flow_class, number in self._members.values())
-        if limit_changed or self.bandwidth != state["bandwidth"]:
+        has_new_limit = any(flow_class.limit != self._limit_of(number) for flow_class, number in self._members.values())
+        if has_new_limit or self.bandwidth != state["bandwidth"]:
             self._regroup()
             self._set_rates()
         elif self._members:

@@ -34,17 +34,21 @@ def fair_level(limits: FloatArray, capacity: float) -> float:
     if float(limits.sum()) <= capacity:
         return _EVER
     # Sum of the limits known to lie below the level, and number of limits known to lie above it.
-    reached, beyond = 0.0, 0
+    sum_below, count_above = 0.0, 0
     undecided = limits
     while len(undecided):
-        median = float(np.partition(undecided, len(undecided) // 2)[len(undecided) // 2])
-        low, above = undecided[undecided <= median], undecided[undecided > median]
-        total = reached + float(low.sum()) + median * (len(above) + beyond)
-        if total <= capacity:
-            reached, undecided = reached + float(low.sum()), above
+        middle = len(undecided) // 2
+        median = float(np.partition(undecided, middle)[middle])
+        low, high = undecided[undecided <= median], undecided[undecided > median]
+        # The load if the level were the median.
+        load = sum_below + float(low.sum()) + median * (len(high) + count_above)
+        if load <= capacity:
+            sum_below += float(low.sum())
+            undecided = high
         else:
-            undecided, beyond = undecided[undecided < median], beyond + int(np.count_nonzero(undecided >= median))
-    return (capacity - reached) / beyond if beyond else _EVER
+            count_above += int(np.count_nonzero(undecided >= median))
+            undecided = undecided[undecided < median]
+    return (capacity - sum_below) / count_above if count_above else _EVER
 
 
 class VaryingMedium(SharedLink):
@@ -104,8 +108,10 @@ class VaryingMedium(SharedLink):
         link, own, _ = self._laws_at(round, float(start_s.min(initial=self.clock.now)))
         if own is None:
             return link.ends_s(start_s, self._sizes[clients], np.zeros_like(clients)) - start_s
-        messages = zip(clients.tolist(), start_s.tolist(), self._sizes[clients].tolist(), strict=True)
-        return np.array([_alone_end_s(link, own, np.array([client]), start, size) - start for client, start, size in messages])
+        seconds = []
+        for client, begin_s, size in zip(clients.tolist(), start_s.tolist(), self._sizes[clients].tolist(), strict=True):
+            seconds.append(_alone_end_s(link, own, np.array([client]), begin_s, size) - begin_s)
+        return np.array(seconds)
 
     def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
         """Begin a message, and set the rates of all again."""
@@ -146,9 +152,9 @@ class VaryingMedium(SharedLink):
 
     def _look_up(self, now: float) -> bool:
         """Update the laws in force; return True if they have changed. Rates stay until the next `_set_rates`."""
-        before = self._link, self._own
+        old_link, old_own = self._link, self._own
         self._link, self._own, self._until_s = self._laws_at(self._round, now)
-        if before[0] is self._link and before[1] is self._own:
+        if self._link is old_link and self._own is old_own:
             return False
         # -inf: `_set_rates` reads these bandwidths again.
         self._link_changes_s = -_EVER
@@ -167,9 +173,10 @@ class VaryingMedium(SharedLink):
     def _remove(self, place: int) -> None:
         """Remove the message at `place`."""
         del self._keys[place], self._clients[place]
-        kept = np.arange(len(self._left)) != place
-        self._whole, self._left, self._limits = self._whole[kept], self._left[kept], self._limits[kept]
-        self._changes_s, self._stops_s = self._changes_s[kept], self._stops_s[kept]
+        stays = np.arange(len(self._left)) != place
+        self._whole, self._left, self._limits = self._whole[stays], self._left[stays], self._limits[stays]
+        # `_rates` is set anew by `_set_rates`, which follows.
+        self._changes_s, self._stops_s = self._changes_s[stays], self._stops_s[stays]
 
     def _set_rates(self) -> None:
         """Set the rates of all messages from now on, and schedule the next event."""
@@ -260,7 +267,8 @@ class VaryingMedium(SharedLink):
         self._whole, self._left, self._rates = state["whole"].copy(), state["left"].copy(), state["rates"].copy()
         self._since_s = state["since_s"]
         count, since_s = len(self._clients), self._since_s
-        self._limits, self._changes_s, self._stops_s = (np.full(count, _EVER) for _ in range(3))
+        # Without a bandwidth of its own a client sets no limit, which never changes or stops.
+        self._limits, self._changes_s, self._stops_s = np.full(count, _EVER), np.full(count, _EVER), np.full(count, _EVER)
         if self._own is not None:
             clients = np.array(self._clients, np.int64)
             self._limits, self._changes_s = self._own.rate(since_s, clients), self._own.next_change_s(since_s, clients)

@@ -110,7 +110,7 @@ class Bundle:
     # Members.
 
     def insert(self, flow_class: FlowClass, now_s: float) -> None:
-        """Add a class with its members, on the side of the split where its limit belongs."""
+        """Add a class with its members, on the sides of both splits where its limit belongs."""
         self._advance(now_s)
         entry = (flow_class.limit, flow_class.number, flow_class)
         place = bisect_left(self.order, entry)
@@ -206,18 +206,18 @@ class Bundle:
         order, split_before = self.order, self.split
         while down and self.split and order[self.split - 1][0] > rate:
             self.split -= 1
-            self._move(order[self.split][2], False)
+            self._move(order[self.split][2], at_limit=False)
         while up and self.split < len(order) and order[self.split][0] <= rate:
             self.split += 1
-            self._move(order[self.split - 1][2], True)
+            self._move(order[self.split - 1][2], at_limit=True)
         return self.split != split_before
 
     def free_last(self) -> None:
         """Free the class with the highest limit of those before the split."""
         self.split -= 1
-        self._move(self.order[self.split][2], False)
+        self._move(self.order[self.split][2], at_limit=False)
 
-    def _move(self, flow_class: FlowClass, at_limit: bool) -> None:
+    def _move(self, flow_class: FlowClass, *, at_limit: bool) -> None:
         """Move a class, which the caller has put on the other side of the split, in the counts of members."""
         self._count(flow_class, fewer=flow_class.count)
         flow_class.at_limit = at_limit
@@ -257,16 +257,16 @@ class Bundle:
         self._since_s = now_s
         while self._settled > self.split:
             self._settled -= 1
-            self._change_side(self.order[self._settled][2], True, now_s)
+            self._change_side(self.order[self._settled][2], now_s, free=True)
         while self._settled < self.split:
-            self._change_side(self.order[self._settled][2], False, now_s)
+            self._change_side(self.order[self._settled][2], now_s, free=False)
             self._settled += 1
         self.rate = rate if self.free_count else 0.0
         if not self.free_count and self._settled == len(self.order):
             # No flow uses the virtual time: restart it at 0, where rounding errors are smallest.
             self._served, self._free_ends = 0.0, []
 
-    def _change_side(self, flow_class: FlowClass, free: bool, now_s: float) -> None:
+    def _change_side(self, flow_class: FlowClass, now_s: float, *, free: bool) -> None:
         """Let a class have the rate of the bundle (`free`) or its own limit from now on."""
         flow_class.served = self.served_bytes(flow_class, now_s)
         flow_class.free, flow_class.mark = free, self._served if free else now_s
@@ -362,7 +362,7 @@ class Bundle:
         else:
             served_at_end, *_, flow_class = self._free_ends[0]
             self._served, self._since_s = served_at_end, at_s
-        key = heappop(flow_class.queue)[2]
+        _, _, key = heappop(flow_class.queue)
         flow_class.count -= 1
         self._count(flow_class, fewer=1)
         self._refresh(flow_class)

@@ -53,7 +53,10 @@ class Corrections:
         if not self.rtt_fair:
             return 1.0
         # A flow over a link without bandwidth does not move at all, so the penalty does not matter.
-        return delay_s + self.weight_s * sum(1.0 / bandwidth for bandwidth in bandwidths if bandwidth > 0.0) or 1.0
+        sum_of_inverses = sum(1.0 / bandwidth for bandwidth in bandwidths if bandwidth > 0.0)
+        penalty = delay_s + self.weight_s * sum_of_inverses
+        # A penalty must be > 0.
+        return penalty if penalty else 1.0
 
     def start_up_s(self, size_bytes: float, delay_s: float, bandwidths: Sequence[float]) -> float:
         """Return the seconds that the growth of its window adds to a transfer over links of these bandwidths (bytes/s).

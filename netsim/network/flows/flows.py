@@ -109,7 +109,8 @@ class Flows:
             raise ParameterError("bound", bound, "must be > 0 bytes a second")
         number = self._number
         self._number += 1
-        flow_class = self._classes[number] = self._sharing.add(path, bound, size_bytes, number, number, self.clock.now)
+        flow_class = self._sharing.add(path, bound, size_bytes, number=number, key=number, now_s=self.clock.now)
+        self._classes[number] = flow_class
         if self.usage is not None:
             self.usage.begin(number, flow_class, self.clock.now)
         self._on_change()
@@ -161,19 +162,20 @@ class Flows:
     def load(self, link: str) -> float:
         """Return the weighted sum of the rates of all flows on a link, bytes/s; on a fat pipe their greatest."""
         self._solve(None)
-        rates = []
+        fat_pipe, rates = self.links[link].fat_pipe, []
         for flow_class, weight in self.links[link].classes.items():
             assert flow_class.bundle is not None
-            rate = weight * (flow_class.bundle.rate if flow_class.free else flow_class.limit)
-            rates.append(rate if self.links[link].fat_pipe else rate * flow_class.count)
-        return max(rates, default=0.0) if self.links[link].fat_pipe else sum(rates)
+            flow_rate = flow_class.bundle.rate if flow_class.free else flow_class.limit
+            rate = weight * flow_rate
+            rates.append(rate if fat_pipe else rate * flow_class.count)
+        return max(rates, default=0.0) if fat_pipe else sum(rates)
 
     def left_bytes(self, flow: int) -> float:
         """Return the bytes that a flow still has to carry."""
         flow_class = self._classes[flow]
         assert flow_class.bundle is not None
-        end = next(end for end, number, _ in flow_class.queue if number == flow)
-        return max(end - flow_class.bundle.served_bytes(flow_class, self.clock.now), 0.0)
+        served_at_end = next(served for served, number, _ in flow_class.queue if number == flow)
+        return max(served_at_end - flow_class.bundle.served_bytes(flow_class, self.clock.now), 0.0)
 
     def _on_change(self) -> None:
         """Have `_solve` run at the end of this instant, once for all changes of the instant."""
@@ -198,7 +200,9 @@ class Flows:
         Needs `usage`.
         """
         assert self.usage is not None
-        return self._ended[flow] if flow in self._ended else self.usage.limited_s(flow, self._classes[flow], self.clock.now)
+        if flow in self._ended:
+            return self._ended[flow]
+        return self.usage.limited_s(flow, self._classes[flow], self.clock.now)
 
     def _note_end(self, bundle: PathBundle) -> None:
         """Put the first end of a bundle on the heap; an earlier entry of the bundle becomes outdated."""
@@ -240,15 +244,20 @@ class Flows:
         # Remove all flows that end now before the first listener is called: a listener may begin or cancel flows, and must find
         # those that ended at this instant gone.
         ended: dict[int, PathClass] = {}
-        while (next_end := self._next_bundle_end()) is not None:
+        while True:
+            next_end = self._next_bundle_end()
+            if next_end is None:
+                break
             end_s, bundle = next_end
             if end_s > at_s:
                 break
             del self._valid_entry[bundle]
             ended_before = len(ended)
-            while (popped := bundle.pop_end(at_s)) is not None:
+            popped = bundle.pop_end(at_s)
+            while popped is not None:
                 _, flow = popped
                 ended[flow] = self._classes.pop(flow)
+                popped = bundle.pop_end(at_s)
             if len(ended) == ended_before:
                 # Rounding has put its end later. A bundle in which a flow has ended gets new rates, and its end is noted then.
                 self._note_end(bundle)
@@ -271,18 +280,14 @@ class Flows:
         """Return capacities, paths, rates and the bytes of every flow in progress."""
         # Changes that wait for `solve` have no place in the state: apply them first.
         self._solve(None)
+        paths = []
+        for path in self.paths.values():
+            uses = [(link.name, weight) for link, weight in path.uses]
+            paths.append({"name": path.name, "uses": uses, "penalty": path.penalty, "bound": path.bound})
         return {
             "number": self._number,
             "links": {name: (link.capacity, link.tight) for name, link in self.links.items()},
-            "paths": [
-                {
-                    "name": path.name,
-                    "uses": [(link.name, weight) for link, weight in path.uses],
-                    "penalty": path.penalty,
-                    "bound": path.bound,
-                }
-                for path in self.paths.values()
-            ],
+            "paths": paths,
             "sharing": self._sharing.state(),
             "usage": None if self.usage is None else self.usage.state_dict(),
         }

@@ -208,7 +208,9 @@ class Sharing:
     def reprice(self, path: Path, penalty: float, bound: float, now_s: float) -> None:
         """Set the penalty and the bound of a path, also for flows already on it."""
         path.penalty, path.bound = penalty, bound
-        for flow_class in [candidate for candidate in path.uses[0][0].classes if candidate.path is path]:
+        # Every class of the path crosses its first link. A list, because rehoming changes the classes of links.
+        first_link, _ = path.uses[0]
+        for flow_class in [candidate for candidate in first_link.classes if candidate.path is path]:
             self._rehome(flow_class, now_s)
 
     def _enter(self, flow_class: PathClass, now_s: float) -> None:
@@ -252,12 +254,15 @@ class Sharing:
     def _join(self, flow_class: PathClass, now_s: float) -> None:
         """Add a class to the bundle of its shared links and penalty."""
         bundle = self._bundle(flow_class, _shared_links(flow_class.path), now_s)
-        flow_class.bundle, flow_class.limit = bundle, flow_class.own_limit() if bundle.shared else _NEVER
+        flow_class.bundle = bundle
+        # Without shared links its own limit becomes the rate of the bundle (`solve`).
+        flow_class.limit = flow_class.own_limit() if bundle.shared else _NEVER
         bundle.insert(flow_class, now_s)
         self._changed_bundles[bundle] = None
 
     def _bundle(self, flow_class: PathClass, shared: tuple[tuple[Link, float], ...], now_s: float) -> PathBundle:
         """Return the bundle that a class on these shared links belongs to, a new one if there is none."""
+        # A class that shares no link has a bundle of its own.
         key = (flow_class.path.penalty, shared or flow_class)
         bundle = self._bundles.get(key)
         if bundle is None:
@@ -318,21 +323,15 @@ class Sharing:
 
     def state(self) -> State:
         """Return the fields to save once the rates are up to date."""
-        return {
-            "numbers": self._numbers,
-            "classes": [
-                {"path": flow_class.path.name, "bound": flow_class.bound, "number": flow_class.number}
-                for flow_class in self.classes.values()
-            ],
-            "bundles": [
-                {
-                    "penalty": bundle.penalty,
-                    "shared": [(link.name, weight) for link, weight in bundle.shared],
-                    "fields": bundle.state(),
-                }
-                for bundle in self._bundles.values()
-            ],
-        }
+        classes = [
+            {"path": flow_class.path.name, "bound": flow_class.bound, "number": flow_class.number}
+            for flow_class in self.classes.values()
+        ]
+        bundles = []
+        for bundle in self._bundles.values():
+            shared = [(link.name, weight) for link, weight in bundle.shared]
+            bundles.append({"penalty": bundle.penalty, "shared": shared, "fields": bundle.state()})
+        return {"numbers": self._numbers, "classes": classes, "bundles": bundles}
 
     def load(self, state: State, links: Mapping[str, Link], paths: Mapping[str, Path], now_s: float) -> None:
         """Set the fields of a saved state, on `links` and `paths` by their names."""
@@ -370,14 +369,16 @@ def _add_reached(bundles: dict[PathBundle, None], binding: dict[Link, None]) -> 
     """Add to `bundles` all bundles that cross a `binding` link, and to `binding` all tight links that these cross, until none is
     missing: a change can reach all of them.
     """
-    waiting = [*binding, *(link for bundle in bundles for link, _ in bundle.shared if link.tight and link not in binding)]
-    while waiting:
-        link = waiting.pop()
+    to_visit = list(binding)
+    for bundle in bundles:
+        to_visit += [link for link, _ in bundle.shared if link.tight and link not in binding]
+    while to_visit:
+        link = to_visit.pop()
         binding[link] = None
         for bundle in link.bundles:
             if bundle not in bundles:
                 bundles[bundle] = None
-                waiting += [crossed for crossed, _ in bundle.shared if crossed.tight and crossed not in binding]
+                to_visit += [crossed for crossed, _ in bundle.shared if crossed.tight and crossed not in binding]
 
 
 def _find_overloaded(bundles: Iterable[PathBundle], binding: Mapping[Link, None]) -> dict[Link, None]:
@@ -438,34 +439,35 @@ def _fill_link(link: Link) -> float:
     their limits) at which the link is full; inf if no class needs more than its limit.
     """
     # Subtract the load of decided bundles from the capacity.
-    left, rising = link.capacity, []
+    left_capacity, rising = link.capacity, []
     for bundle, weight in link.bundles.items():
         if bundle.undecided:
             rising.append((bundle, weight))
         else:
-            left -= weight * bundle.total_rate
-    left = max(left, 0.0)
+            left_capacity -= weight * bundle.total_rate
+    left_capacity = max(left_capacity, 0.0)
     if len(rising) == 1:
         # A single bundle finds its level by a search; several depend on each other and need the iteration below.
         bundle, weight = rising[0]
-        return bundle.fill(left / weight) * bundle.penalty
+        return bundle.fill(left_capacity / weight) * bundle.penalty
     down = True  # the first step may free classes; later steps only rise, else rounding could move a class to and fro for ever
     while rising:
-        limited = slope = 0.0
+        # Load of the classes at their limits, and load that one unit of the level adds by the others.
+        limited_load = slope = 0.0
         for bundle, weight in rising:
-            limited += weight * bundle.limited_rate
+            limited_load += weight * bundle.limited_rate
             slope += weight * bundle.free_count / bundle.penalty
         if not slope:
             # All classes are at their limits. If that exceeds the capacity, free the classes with the highest limit.
-            if limited <= left * _OVER:
+            if limited_load <= left_capacity * _OVER:
                 return _NEVER
             _release(rising)
             continue
         # The load of the link is concave and piecewise linear in the level. Each step solves the piece of the present splits
         # (Newton's method), so that after the first step the levels only rise, and classes only move to their limits.
-        level = max(left - limited, 0.0) / slope
-        moved = [bundle.aim(level / bundle.penalty, down=down) for bundle, _ in rising]
-        if not any(moved):
+        level = max(left_capacity - limited_load, 0.0) / slope
+        has_moved = [bundle.aim(level / bundle.penalty, down=down) for bundle, _ in rising]
+        if not any(has_moved):
             return level
         down = False
     return _NEVER

@@ -145,7 +145,9 @@ class Transfers:
         number = self._number
         self._number += 1
         begin_s = self.clock.now + self.delay_s(route, size_bytes) + wait_s
-        self._delayed[number] = _Delayed(begin_s, route, size_bytes, limit_bytes_per_s)
+        self._delayed[number] = _Delayed(
+            begin_s=begin_s, route=route, size_bytes=size_bytes, limit_bytes_per_s=limit_bytes_per_s
+        )
         self._schedule(number)
         return number
 
@@ -238,7 +240,8 @@ class Transfers:
             self.flows.change(link, bytes_per_s)
         # The bound of a path follows its bandwidths and, with corrections, its delay; so does the penalty.
         for route in self._routes_over.get(link, ()):
-            path, (penalty, bound) = self._path(route), self._penalty_and_bound(route)
+            path = self._path(route)
+            penalty, bound = self._penalty_and_bound(route)
             if (penalty, bound) != (path.penalty, path.bound):
                 self.flows.reprice(path, penalty, bound)
 

@@ -61,9 +61,10 @@ class Usage:
 
     def limited_s(self, flow: int, flow_class: PathClass, now_s: float) -> dict[str, float]:
         """Return the seconds for which each link has limited a flow of `flow_class` so far."""
-        before, total = self._at_begin[flow], self._advance(flow_class, now_s).limited_s
-        seconds_of = {link: total[link] - before.get(link, 0.0) for link in total}
-        return {link: seconds for link, seconds in seconds_of.items() if seconds > 0.0}
+        before, of_class = self._at_begin[flow], self._advance(flow_class, now_s).limited_s
+        since_begin = {link: seconds - before.get(link, 0.0) for link, seconds in of_class.items()}
+        # Links that limited the class only before the flow began are left out.
+        return {link: seconds for link, seconds in since_begin.items() if seconds > 0.0}
 
     def forget(self, flow_class: PathClass) -> None:
         """Close the account of a class without flows."""
@@ -71,15 +72,16 @@ class Usage:
 
     def change(self, link: Link, now_s: float) -> None:
         """Note that the capacity of `link` is about to change: what it could have carried so far counts for the mean."""
-        room_bytes, since_s = self._changed.get(link.name, (0.0, self._since_s))
-        self._changed[link.name] = room_bytes + link.capacity * (now_s - since_s), now_s
+        possible_bytes, since_s = self._changed.get(link.name, (0.0, self._since_s))
+        self._changed[link.name] = possible_bytes + link.capacity * (now_s - since_s), now_s
 
     def mean_capacity(self, link: Link, now_s: float) -> float:
         """Return the mean capacity of a link since the period began, bytes/s."""
         if link.name not in self._changed or now_s <= self._since_s:
             return link.capacity
-        room_bytes, since_s = self._changed[link.name]
-        return (room_bytes + link.capacity * (now_s - since_s)) / (now_s - self._since_s)
+        possible_bytes, since_s = self._changed[link.name]
+        possible_bytes += link.capacity * (now_s - since_s)
+        return possible_bytes / (now_s - self._since_s)
 
     def begin_period(self, now_s: float) -> None:
         """Begin the period over which capacities are averaged."""
@@ -95,7 +97,10 @@ class Usage:
                 account.count = flow_class.count
                 account.rate = bundle.rate if flow_class.free else flow_class.limit
                 # The solver names the link of free members on shared links. Other classes have their own limit: look it up.
-                account.limit = bundle.limiting_link if flow_class.free and bundle.shared else _limiting_link(flow_class)
+                if flow_class.free and bundle.shared:
+                    account.limit = bundle.limiting_link
+                else:
+                    account.limit = _limiting_link(flow_class)
 
     def advance(self, now_s: float) -> None:
         """Bring `bytes` up to the present time."""
@@ -114,21 +119,22 @@ class Usage:
             if account.limit is not None:
                 account.limited_s[account.limit] = account.limited_s.get(account.limit, 0.0) + seconds
             for link, weight in flow_class.path.uses:
-                self.bytes[link.name] = self.bytes.get(link.name, 0.0) + seconds * account.rate * account.count * weight
+                carried_bytes = seconds * account.rate * account.count * weight
+                self.bytes[link.name] = self.bytes.get(link.name, 0.0) + carried_bytes
             account.since_s = now_s
         return account
 
     def state_dict(self) -> State:
         """Return the accounts of classes, by their numbers, and of flows."""
-        names = ("since_s", "rate", "count", "limit")
+        accounts = []
+        for flow_class, account in self._accounts.items():
+            fields = {name: getattr(account, name) for name in ("since_s", "rate", "count", "limit")}
+            accounts.append((flow_class.number, fields, dict(account.limited_s)))
         return {
             "bytes": dict(self.bytes),
             "since_s": self._since_s,
             "changed": dict(self._changed),
-            "present": [
-                (flow_class.number, {name: getattr(account, name) for name in names}, dict(account.limited_s))
-                for flow_class, account in self._accounts.items()
-            ],
+            "present": accounts,
             "before": [(flow, dict(seconds)) for flow, seconds in self._at_begin.items()],
         }
 
@@ -149,12 +155,12 @@ def _limiting_link(flow_class: PathClass) -> str:
 
     Where a link and the bound allow the same rate, the link is named.
     """
-    lowest, name = min(flow_class.bound, flow_class.path.bound), OWN_LIMIT
+    lowest_rate, limiting = min(flow_class.bound, flow_class.path.bound), OWN_LIMIT
     for link, weight in flow_class.path.uses:
-        alone = not link.fat_pipe and len(link.classes) == 1
+        is_own = not link.fat_pipe and len(link.classes) == 1
         # A link that only this class crosses is divided among its flows; other links limit by their level.
-        flows = max(flow_class.count, 1) if alone else 1
+        flows = max(flow_class.count, 1) if is_own else 1
         rate = link.capacity / (weight * flows)
-        if rate * (1.0 - _TOLERANCE) <= lowest:
-            lowest, name = rate, link.name
-    return name
+        if rate * (1.0 - _TOLERANCE) <= lowest_rate:
+            lowest_rate, limiting = rate, link.name
+    return limiting

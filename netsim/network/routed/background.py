@@ -151,5 +151,6 @@ class PoissonTraffic(Source):
 
     def _run_event(self) -> None:
         """Begin a transfer, and schedule the next."""
-        self._send(self._exponential(self.size_bytes) if self.exponential else self.size_bytes)
+        size_bytes = self._exponential(self.size_bytes) if self.exponential else self.size_bytes
+        self._send(size_bytes)
         self._call_in(self._exponential(1.0 / self.per_s))

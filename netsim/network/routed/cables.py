@@ -68,11 +68,14 @@ class Capacity:
         if law is not self._law:
             self._law = law
             self.stops_s = float(law.stops_s(_CABLE)[0])
-        before, self.bytes_per_s = self.bytes_per_s, float(law.rate(now_s, _CABLE)[0])
+        old_bytes_per_s = self.bytes_per_s
+        self.bytes_per_s = float(law.rate(now_s, _CABLE)[0])
         self.next_s = min(self._until_s, float(law.next_change_s(now_s, _CABLE)[0]))
-        return before != self.bytes_per_s
+        return old_bytes_per_s != self.bytes_per_s
 
     def rate_at(self, round: int, time_s: float) -> tuple[float, float]:
         """Return (bandwidth at `time_s` in bytes/s, time of the next change) under the laws in force in `round`."""
         law, until_s = self._timeline.at(round, time_s)
-        return float(law.rate(time_s, _CABLE)[0]), min(until_s, float(law.next_change_s(time_s, _CABLE)[0]))
+        bytes_per_s = float(law.rate(time_s, _CABLE)[0])
+        next_change_s = float(law.next_change_s(time_s, _CABLE)[0])
+        return bytes_per_s, min(until_s, next_change_s)

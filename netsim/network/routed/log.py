@@ -39,27 +39,31 @@ class TransferLog:
         limited_s = network.transfers.limited_s(number)
         # The table names the link that limited the transfer for the longest time.
         limit = max(limited_s, key=lambda link: limited_s[link], default=None)
+        cables = [network.cables[n].name for n, _ in network.hops(journey.source, journey.target)]
         flowed_s = now - journey.begin_s
-        self._recorder.transfer(
-            TransferRow(
-                journey.round,
-                _kind(journey),
-                self._node(journey.source),
-                self._node(journey.target),
-                journey.key[1],
-                None if journey.endless else int(journey.size_bytes),
-                journey.sent_s,
-                min(journey.begin_s, now),
-                now,
-                outcome,
-                cause,
-                ">".join(network.cables[n].name for n, _ in network.hops(journey.source, journey.target)),
-                journey.size_bytes / flowed_s if passed and flowed_s > 0.0 else None,
-                limit,
-                0.0 if limit is None else limited_s[limit],
-                json.dumps(limited_s),
-            )
+        mean_bytes_per_s = None
+        if passed and flowed_s > 0.0:
+            mean_bytes_per_s = journey.size_bytes / flowed_s
+        _, number_of_kind = journey.key
+        row = TransferRow(
+            round=journey.round,
+            kind=_kind(journey),
+            source=self._node(journey.source),
+            target=self._node(journey.target),
+            number=number_of_kind,
+            size_bytes=None if journey.endless else int(journey.size_bytes),
+            sent_s=journey.sent_s,
+            begin_s=min(journey.begin_s, now),
+            end_s=now,
+            outcome=outcome,
+            cause=cause,
+            route=">".join(cables),
+            mean_bytes_per_s=mean_bytes_per_s,
+            limit=limit,
+            limited_s=0.0 if limit is None else limited_s[limit],
+            limits=json.dumps(limited_s),
         )
+        self._recorder.transfer(row)
 
     def close_round(self, round: int, time_s: float) -> None:
         """Record the bytes that have crossed each link in `round`, which ends at `time_s`. A round that takes no time has no
@@ -69,10 +73,17 @@ class TransferLog:
             return
         self._usage.advance(time_s)
         for name, link in self._network.transfers.flows.links.items():
-            carried = self._usage.bytes.get(name, 0.0) - self._before.get(name, 0.0)
-            if carried > 0.0:
-                mean_bytes_per_s = self._usage.mean_capacity(link, time_s)
-                self._recorder.link(LinkRow(round, name, self._since_s, time_s, carried, mean_bytes_per_s))
+            carried_bytes = self._usage.bytes.get(name, 0.0) - self._before.get(name, 0.0)
+            if carried_bytes > 0.0:
+                row = LinkRow(
+                    round=round,
+                    link=name,
+                    start_s=self._since_s,
+                    end_s=time_s,
+                    carried_bytes=carried_bytes,
+                    bytes_per_s=self._usage.mean_capacity(link, time_s),
+                )
+                self._recorder.link(row)
         self._since_s, self._before = time_s, dict(self._usage.bytes)
         self._usage.begin_period(time_s)
 
@@ -95,5 +106,7 @@ def _kind(journey: Journey) -> str:
     """Return the kind of a transfer as tables name it. Keys do not tell models from updates; their carriers do."""
     if journey.owner.startswith("background"):
         return journey.owner
-    kind = journey.key[0]
-    return "model" if kind == "update" and journey.owner in ("down", "edges down") else kind
+    kind, _ = journey.key
+    if kind == "update" and journey.owner in ("down", "edges down"):
+        return "model"
+    return kind

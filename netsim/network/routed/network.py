@@ -8,8 +8,8 @@ end of the transfer. A loss has one cause: an outage, jamming, a trace that has 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,7 +40,7 @@ _ENDS = 1 << 31
 LOST_BY_LINK = "link"
 """Cause of a loss by the law of a cable."""
 
-_SAVED = tuple(field.name for field in fields(Journey) if field.name not in ("owner", "key"))
+_SAVED = tuple(field.name for field in dataclasses.fields(Journey) if field.name not in ("owner", "key"))
 """Fields of `Journey` after owner and key in a saved state, in the order of its constructor."""
 
 
@@ -171,15 +171,24 @@ class RoutedNetwork:
         wait_s, cause = self._draw_wait_and_loss(owner, key[0], ends, hops)
         # Over a cable that never carries anything again, a flow would have no end: send no bytes, and lose the transfer when its
         # delay has passed.
-        stopped = any(n in self._dead for n, _ in hops)
+        flowing_bytes = size_bytes
+        if any(n in self._dead for n, _ in hops):
+            flowing_bytes, cause = 0.0, TRACE_END
         route = self.route(source, target)
-        size = 0.0 if stopped else size_bytes
-        number = self.transfers.send(route, size, limit_bytes_per_s, wait_s)
+        number = self.transfers.send(route, flowing_bytes, limit_bytes_per_s, wait_s)
         now = self.clock.now
-        begin_s = now + self.transfers.delay_s(route, size) + wait_s
-        cause = TRACE_END if stopped else cause
-        journey = self.under_way[number] = Journey(owner, key, source, target, size_bytes, now, begin_s, self.round, cause)
-        self._numbers[owner, key] = number
+        journey = Journey(
+            owner=owner,
+            key=key,
+            source=source,
+            target=target,
+            size_bytes=size_bytes,
+            sent_s=now,
+            begin_s=now + self.transfers.delay_s(route, flowing_bytes) + wait_s,
+            round=self.round,
+            cause=cause,
+        )
+        self.under_way[number], self._numbers[owner, key] = journey, number
         if self.jammed is not None:
             self.jammed.begin(journey)
 
@@ -188,17 +197,16 @@ class RoutedNetwork:
 
         A cable of its route never carries anything again, or an outage or a jammer destroys all that crosses it, for ever.
         """
-        lost = self._dead | self.outages.down_for_ever(self.clock.now)
+        useless_cables = self._dead | self.outages.down_for_ever(self.clock.now)
         if self.jammers is not None:
-            lost |= self.jammers.jammed_for_ever()
-        return any(n in lost for n, _ in self.hops(source, target))
+            useless_cables |= self.jammers.jammed_for_ever()
+        return any(n in useless_cables for n, _ in self.hops(source, target))
 
     def route(self, source: int, target: int) -> Route:
         """Return the route between two ends as flows use it."""
-        links, return_links = (
-            [self.cables[n].link(node) for n, node in hops] for hops in (self.hops(source, target), self.hops(target, source))
-        )
-        return self.transfers.route(links, return_links)
+        there = [self.cables[n].link(node) for n, node in self.hops(source, target)]
+        back = [self.cables[n].link(node) for n, node in self.hops(target, source)]
+        return self.transfers.route(there, back)
 
     def _draw_wait_and_loss(self, owner: str, kind: str, ends: tuple[int, int], hops: Hops) -> tuple[float, str | None]:
         """Draw the waits of the cables on the way, and losses by them; return (sum of the waits in seconds, cause of a loss or
@@ -207,8 +215,8 @@ class RoutedNetwork:
         with_laws = [n for n, _ in hops if self.cables[n].wait is not None or self.cables[n].survivals is not None]
         if not with_laws:
             return 0.0, None
-        sender = owner, kind, *ends
-        times = self._sent[sender] = self._sent.get(sender, 0) + 1
+        sent_between = owner, kind, *ends
+        times = self._sent[sent_between] = self._sent.get(sent_between, 0) + 1
         # Address of the draws: 32 bits for each end, then 64 bits for the number of the transfer between them. So the numbers of
         # a transfer do not depend on what else is sent. Owner, kind and cable are in the name of the stream.
         index = ((ends[0] + _ENDS) << 32 | (ends[1] + _ENDS)) << 64 | times
@@ -223,8 +231,9 @@ class RoutedNetwork:
                 wait_s += float(law.quantile(self._streams[f"{name}.delay"].uniforms(index, 1), _CABLE)[0])
             if cable.survivals is not None:
                 u = self._streams[f"{name}.loss"].uniforms(index, 1)
-                good, _ = cable.survivals.evaluate(self.round, self.clock.now, _CABLE, u)
-                cause = cause if good[0] else LOST_BY_LINK
+                survives, _ = cable.survivals.evaluate(self.round, self.clock.now, _CABLE, u)
+                if not survives[0]:
+                    cause = LOST_BY_LINK
         return wait_s, cause
 
     def cancel(self, owner: str, key: Key) -> None:
@@ -258,7 +267,8 @@ class RoutedNetwork:
 
     def _end(self, number: int, journey: Journey, *, early: bool = False) -> None:
         """End a transfer, delivered or lost, and call its owner. `early`: True if its bytes have not passed."""
-        cause = cause_of_loss(self._outage_cause(journey), "jammed" if journey.jammed else None, journey.cause, survives=True)
+        jamming = "jammed" if journey.jammed else None
+        cause = cause_of_loss(self._outage_cause(journey), access=jamming, link=journey.cause, survives=True)
         if self.jammed is not None:
             self.jammed.end(journey, delivered=cause is None)
         del self.under_way[number], self._numbers[journey.owner, journey.key]
@@ -286,7 +296,8 @@ class RoutedNetwork:
         self._advance_states(round, time_s)
         self.outages.open_round(round, time_s)
         # An outage that was over before the oldest transfer began can destroy none any more.
-        self.outages.forget(min((journey.sent_s for journey in self.under_way.values()), default=time_s))
+        oldest_s = min((journey.sent_s for journey in self.under_way.values()), default=time_s)
+        self.outages.forget(oldest_s)
         self.renew()
 
     def _advance_states(self, round: int, time_s: float) -> None:
@@ -303,7 +314,8 @@ class RoutedNetwork:
 
     def _apply_due_bandwidths(self) -> None:
         """Apply the bandwidths that may have changed by now. While no transfer is in progress, changes are not followed."""
-        now, due_cables = self.clock.now, set()
+        now = self.clock.now
+        due_cables: set[int] = set()
         while self._due and self._due[0][0] <= now:
             _, n = heappop(self._due)
             due_cables.add(n)
@@ -322,7 +334,9 @@ class RoutedNetwork:
                 self._dead.add(n)
             else:
                 self._dead.discard(n)
-            due_s = min(capacity.next_s, capacity.stops_s if n not in self._dead else _NEVER)
+            # Of a cable that is dead already the end is past.
+            stop_s = _NEVER if n in self._dead else capacity.stops_s
+            due_s = min(capacity.next_s, stop_s)
             if due_s < _NEVER:
                 heappush(self._due, (due_s, n))
         # One call of the clock stands for the next change of any cable; an earlier call becomes stale.
@@ -348,7 +362,8 @@ class RoutedNetwork:
             return
         # A copy, and looked up again: the owner of a lost transfer may begin or cancel others.
         for number, journey in list(self.under_way.items()):
-            if number in self.under_way and any(n in self._dead for n, _ in self.hops(journey.source, journey.target)):
+            is_stopped = any(n in self._dead for n, _ in self.hops(journey.source, journey.target))
+            if is_stopped and number in self.under_way:
                 journey.cause = TRACE_END
                 self._end(number, journey, early=True)
 
@@ -360,32 +375,34 @@ class RoutedNetwork:
         `ends`: source and target of each, `sizes`: bytes, `starts_s`: beginnings. Drawn delays, and corrections of the share of
         a link, are ignored.
         """
-        transfers = zip(ends, sizes.tolist(), starts_s.tolist(), strict=True)
-        return np.array([self._alone_s(source, target, size, start_s, round) for (source, target), size, start_s in transfers])
+        seconds = []
+        for (source, target), size_bytes, start_s in zip(ends, sizes.tolist(), starts_s.tolist(), strict=True):
+            seconds.append(self._alone_s(source, target, size_bytes, start_s, round))
+        return np.array(seconds)
 
     def _alone_s(self, source: int, target: int, size_bytes: float, start_s: float, round: int) -> float:
-        """Return the seconds of a transfer that is alone on the network: its delay, then its bytes at the bandwidth of the route.
-
-        inf if the bandwidth ends before all bytes have arrived.
+        """Return the seconds of a transfer that is alone on the network: its delay, then its bytes at the bandwidth of the route;
+        inf if the bandwidth ends before all bytes have arrived. Without bytes or cables the delay is all.
         """
         corrections, hops = self.transfers.corrections, self.hops(source, target)
         delay_s = self.transfers.delay_s(self.route(source, target), size_bytes)
         propagation_s = sum(self.cables[n].delay_s for n, _ in hops)
-        left_bytes, now = size_bytes / corrections.bandwidth_factor, start_s + delay_s
+        left_bytes, time_s = size_bytes / corrections.bandwidth_factor, start_s + delay_s
         if left_bytes <= 0.0 or not hops:
             return delay_s
         # Integrate the bandwidth: between two changes of any cable the rate is constant.
         while left_bytes > 0.0:
-            rates = [self._capacities[n].rate_at(round, now) for n, _ in hops]
+            rates = [self._capacities[n].rate_at(round, time_s) for n, _ in hops]
             rate = corrections.bound(propagation_s, [bytes_per_s for bytes_per_s, _ in rates])
             until_s = min(next_change_s for _, next_change_s in rates)
-            if rate > 0.0 and now + left_bytes / rate <= until_s:
-                return now + left_bytes / rate - start_s
+            if rate > 0.0 and time_s + left_bytes / rate <= until_s:
+                return time_s + left_bytes / rate - start_s
             if until_s == _NEVER:
                 return _NEVER
-            left_bytes -= (until_s - now) * rate
-            now = until_s
-        return now - start_s
+            left_bytes -= (until_s - time_s) * rate
+            time_s = until_s
+        # By rounding the last bytes passed at the change itself.
+        return time_s - start_s
 
     # Records.
 
@@ -407,12 +424,13 @@ class RoutedNetwork:
 
     def state_dict(self) -> State:
         """Return transfers with their flows, counts of draws, and states of losses and outages."""
+        under_way = []
+        for number, journey in self.under_way.items():
+            fields = [getattr(journey, name) for name in _SAVED]
+            under_way.append((number, journey.owner, *journey.key, *fields))
         return {
             "transfers": self.transfers.state_dict(),
-            "under_way": [
-                (number, journey.owner, *journey.key, *(getattr(journey, name) for name in _SAVED))
-                for number, journey in self.under_way.items()
-            ],
+            "under_way": under_way,
             "sent": [(*address, times) for address, times in self._sent.items()],
             "survivals": {cable.name: cable.survivals.state_dict() for cable in self.cables if cable.survivals is not None},
             "outages": self.outages.state_dict(),
@@ -430,9 +448,10 @@ class RoutedNetwork:
             if cable.survivals is not None:
                 cable.survivals.load_state_dict(state["survivals"][cable.name], round, time_s)
         self._sent = {(owner, kind, source, target): times for owner, kind, source, target, times in state["sent"]}
-        for number, owner, kind, key, *saved in state["under_way"]:
-            self.under_way[number] = Journey(owner, (kind, key), *saved)
-            self._numbers[owner, (kind, key)] = number
+        for number, owner, kind, number_of_kind, *fields in state["under_way"]:
+            key = kind, number_of_kind
+            self.under_way[number] = Journey(owner, key, *fields)
+            self._numbers[owner, key] = number
         self.transfers.load_state_dict(state["transfers"])
         if self.log is not None:
             self.log.load_state_dict(state["log"])

@@ -90,20 +90,20 @@ class Cuts(Protocol):
 
 def links_down(graph: PeerGraph, outage: Outage) -> list[int]:
     """Return the links that an outage takes down; raises ValueError for an unknown link, or a client that is named twice."""
-    if outage.groups:
-        group_of = np.full(graph.clients, -1)
-        for i, members in enumerate(outage.groups):
-            for client in members:
-                if not 0 <= client < graph.clients:
-                    raise ParameterError(
-                        "groups", client, f"clients must lie in 0..{graph.clients - 1}", shown=f" has {client!r}"
-                    )
-                if group_of[client] >= 0:
-                    raise ParameterError("groups", client, "each client belongs to one group", shown=f" has {client!r} twice")
-                group_of[client] = i
-        between = group_of[graph.source] != group_of[graph.target]
-        return sorted(set(links_of_edges(graph)[between].tolist()))
-    return [link_between(graph, a, b) for a, b in outage.links]
+    if not outage.groups:
+        return [link_between(graph, a, b) for a, b in outage.links]
+    # Clients that no group names keep -1, and so form one further group.
+    group_of = np.full(graph.clients, -1)
+    for group, members in enumerate(outage.groups):
+        for client in members:
+            if not 0 <= client < graph.clients:
+                reason = f"clients must lie in 0..{graph.clients - 1}"
+                raise ParameterError("groups", client, reason, shown=f" has {client!r}")
+            if group_of[client] >= 0:
+                raise ParameterError("groups", client, "each client belongs to one group", shown=f" has {client!r} twice")
+            group_of[client] = group
+    is_between_groups = group_of[graph.source] != group_of[graph.target]
+    return sorted(set(links_of_edges(graph)[is_between_groups].tolist()))
 
 
 class Outages(StateFields):
@@ -121,8 +121,8 @@ class Outages(StateFields):
             for _, end_s in merged:
                 returns.setdefault(end_s, []).append(link)
         self._returns = {time: sorted(links) for time, links in sorted(returns.items()) if time < math.inf}
-        """Links that come back, by time."""
-        self._times = list(self._returns)
+        """Links that come back, by time, ascending."""
+        self._return_times = list(self._returns)
         self._all = sorted(interval for merged in self._intervals.values() for interval in merged)
         """Intervals of all links, ascending."""
 
@@ -147,8 +147,8 @@ class Outages(StateFields):
 
     def next_return_s(self, time_s: float) -> float:
         """Return the next time after `time_s` at which a link comes back; inf: never."""
-        following = bisect_right(self._times, time_s)
-        return self._times[following] if following < len(self._times) else math.inf
+        place = bisect_right(self._return_times, time_s)
+        return self._return_times[place] if place < len(self._return_times) else math.inf
 
     def returning(self, time_s: float) -> list[int]:
         """Return the links for which an outage ends at exactly `time_s`."""
@@ -234,8 +234,9 @@ class Absences(_Unforeseen, StateFields):
         return self._links_without(self._presence.ever_present())
 
     def _links_without(self, clients: BoolArray) -> set[int]:
-        """Return the links with an end that is none of `clients` (K,)."""
-        return set(np.flatnonzero(~clients[self._ends].all(axis=1)).tolist())
+        """Return the links of which not both ends are among `clients` (K,)."""
+        has_both_ends = clients[self._ends].all(axis=1)
+        return set(np.flatnonzero(~has_both_ends).tolist())
 
 
 class CutOff(StateFields):
@@ -248,9 +249,12 @@ class CutOff(StateFields):
         self._clients = clients
         ends = link_ends(graph)
         self._ends: list[tuple[int, int]] = [(a, b) for a, b in ends.tolist()]
-        hit_links = [(outage, np.flatnonzero(outage.hits[ends].any(axis=1)).tolist()) for outage in clients]
-        self._links_of: list[tuple[ClientOutage, list[int]]] = [(outage, links) for outage, links in hit_links if links]
+        self._links_of: list[tuple[ClientOutage, list[int]]] = []
         """Outages that hit a link, each with the links that are down while it is on."""
+        for outage in clients:
+            has_end_hit = outage.hits[ends].any(axis=1)
+            if has_end_hit.any():
+                self._links_of.append((outage, np.flatnonzero(has_end_hit).tolist()))
 
     def __bool__(self) -> bool:
         return bool(self._clients)

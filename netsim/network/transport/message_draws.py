@@ -28,7 +28,7 @@ _CACHED_BYTES = 1 << 27  # memory for kept draws; the oldest are forgotten first
 # two reads. Addresses read twice are usually read often, so a read counts four times.
 _READ_COST, _CALL_READS = 400, 2
 _NO_DELAYS = repeat(0.0)
-_BYTES = 9  # delay and survival of one edge at one address
+_BYTES_AN_EDGE = 9  # of kept draws: delay and survival of one edge at one address
 
 
 class EdgeDraws:
@@ -51,10 +51,10 @@ class EdgeDraws:
         edges = links.graph.edges
         self._delays = Durations(clients=links.graph.clients, law=links.delay, draws=streams[f"{name}.delay"], places=edges)
         self._survivals = links.survivals.share_states(streams[f"{name}.loss"], places=edges)
-        self._drawn: dict[int, tuple[FloatArray | None, bytes | None]] = {}
-        """Delays and survivals of all edges, by address."""
-        self._reads: dict[int, int] = {}
-        """Cost of the single reads at each address so far, in edges of a whole evaluation."""
+        self._whole_draws: dict[int, tuple[FloatArray | None, bytes | None]] = {}
+        """Delays and survivals of all edges, by address, the oldest first."""
+        self._read_costs: dict[int, int] = {}
+        """Cost of the single reads so far by address, in reads of one edge."""
         self._until_s = -_EVER
         """Time until which the two flags below hold."""
         self._no_delay = False
@@ -75,8 +75,8 @@ class EdgeDraws:
 
     def _renew(self, time_s: float) -> None:
         """Forget all draws, and note if the laws in force can take time or lose a message."""
-        self._drawn.clear()
-        self._reads.clear()
+        self._whole_draws.clear()
+        self._read_costs.clear()
         no_delay, delay_until_s = self._delays.constant_value(self._slot, time_s)
         no_loss, channel_until_s = self._survivals.constant_value(self._slot, time_s)
         self._until_s = min(delay_until_s, channel_until_s)
@@ -102,7 +102,9 @@ class EdgeDraws:
     def _parts_s(self, key: int, size_bytes: int) -> tuple[FloatArray | None, FloatArray, FloatArray]:
         """Return the delays (None: they take no time), bytes and flights of messages over each edge, seconds (E,) each."""
         links = self.links
-        delays_s = None if self._no_delay else self._draw(self._address(key, 0), _ALL, links.clock.now)[0]
+        delays_s = None
+        if not self._no_delay:
+            delays_s, _ = self._draw(self._address(key, 0), _ALL, links.clock.now)
         return delays_s, size_bytes / links.bandwidth_bytes_per_s, links.propagation_s
 
     @property
@@ -119,9 +121,13 @@ class EdgeDraws:
         """
         links = self.links
         delays_s, goods = self._draw(self._address(key, attempt), edges, links.clock.now)
+        if delays_s is None:
+            delays_s = np.zeros(1)
+        if goods is None:
+            goods = np.ones(len(edges), np.bool_)
         bytes_s = sizes_bytes / links.bandwidth_bytes_per_s[edges]
-        dues_s = arrival_s(sent_s, np.zeros(1) if delays_s is None else delays_s, bytes_s, links.propagation_s[edges])
-        return dues_s, np.ones(len(edges), np.bool_) if goods is None else goods
+        dues_s = arrival_s(sent_s, delays_s, bytes_s, links.propagation_s[edges])
+        return dues_s, goods
 
     def draws_of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
         """Return (delays in seconds without the flight, survivals) of messages sent over `edges` at `time_s`, in their order.
@@ -134,19 +140,20 @@ class EdgeDraws:
         if self._no_delay and self._no_loss:
             return _NO_DELAYS, ALL_GOOD
         address = self._address(key, attempt)
-        drawn = self._drawn.get(address)
-        if drawn is None:
+        whole_draw = self._whole_draws.get(address)
+        if whole_draw is None:
             # Every value is addressed, so both ways give the same numbers; only their cost differs.
-            cost = self._reads[address] = self._reads.get(address, 0) + len(edges) + _CALL_READS
+            cost = self._read_costs[address] = self._read_costs.get(address, 0) + len(edges) + _CALL_READS
             # Read single edges until drawing all edges seems cheaper.
             if cost * _READ_COST <= self.links.graph.edges:
                 delays, goods = self._draw(address, edges, time_s)
                 return _NO_DELAYS if delays is None else delays.tolist(), ALL_GOOD if goods is None else goods.tolist()
-            while len(self._drawn) * self.links.graph.edges * _BYTES > _CACHED_BYTES:
-                del self._drawn[next(iter(self._drawn))]
+            # Forget the oldest draws until there is memory for this one.
+            while len(self._whole_draws) * self.links.graph.edges * _BYTES_AN_EDGE > _CACHED_BYTES:
+                del self._whole_draws[next(iter(self._whole_draws))]
             delays, goods = self._draw(address, _ALL, time_s)
-            drawn = self._drawn[address] = delays, None if goods is None else goods.tobytes()
-        delays, good_bytes = drawn
+            whole_draw = self._whole_draws[address] = delays, None if goods is None else goods.tobytes()
+        delays, good_bytes = whole_draw
         return (
             _NO_DELAYS if delays is None else [delays.item(edge) for edge in edges],
             ALL_GOOD if good_bytes is None else [good_bytes[edge] == 1 for edge in edges],

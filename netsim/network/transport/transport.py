@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -108,7 +109,7 @@ class Transport:
         """Callback that returns copies of messages that are computed as arrays, numbered by their next calls."""
         self.handlers: dict[str, MessageHandler] = {}
         """Handlers that take over messages of a saved state, by protocol."""
-        self._on_sent: Callable[[Message], None] = lambda message: None
+        self._on_message_end: Callable[[Message], None] = lambda message: None
         """Callback for each message that has ended."""
         self.watchers: list[Callable[[set[int]], None]] = []
         """Callbacks for links that come back at a time that was not known beforehand."""
@@ -127,9 +128,9 @@ class Transport:
             disturbances.clients.remember_from(self._earliest_s)
         return AllCuts(cuts)
 
-    def listen(self, on_sent: Callable[[Message], None]) -> None:
-        """Call `on_sent` with each message at its end, however it ended, with `due_s` the time of that."""
-        self._on_sent = on_sent
+    def listen(self, on_end: Callable[[Message], None]) -> None:
+        """Call `on_end` with each message at its end, however it ended, with `due_s` the time of that."""
+        self._on_message_end = on_end
 
     def count_bytes(self) -> None:
         """Count the bytes sent over each edge from now on, for `airtime_s`."""
@@ -159,9 +160,11 @@ class Transport:
         dead_links = self.cuts.down_for_ever(self.clock.now)
         if self.jammers is not None:
             dead_links |= self.jammers.jammed_for_ever()
-        return all(
-            self._link[edge] in dead_links or self.carrier.is_cut_off(self.sources[edge], self.targets[edge]) for edge in edges
-        )
+        for edge in edges:
+            is_dead = self._link[edge] in dead_links
+            if not is_dead and not self.carrier.is_cut_off(self.sources[edge], self.targets[edge]):
+                return False
+        return True
 
     def under_way(self) -> Iterator[Message]:
         """Return the messages in flight, in the order in which they were sent."""
@@ -175,15 +178,18 @@ class Transport:
 
     def _earliest_s(self) -> float:
         """Return the time at which the first of the messages in flight was sent; inf if there is none."""
-        sent_s = (message.sent_s for message in self.flying.values())
-        return min(min(sent_s, default=_EVER), min((min(batch.sent_s) for batch in self.batches.values()), default=_EVER))
+        of_messages = (message.sent_s for message in self.flying.values())
+        of_batches = (min(batch.sent_s) for batch in self.batches.values())
+        return min(chain(of_messages, of_batches), default=_EVER)
 
     def report_return(self, links: set[int]) -> None:
         """Call the watchers with those of `links`, which a script has restored, that no other outage keeps down."""
         now = self.clock.now
         returned = {link for link in links if self.cuts.cause(link, now, now) is None}
-        for watch in list(self.watchers) if returned else ():
-            watch(returned)
+        if returned:
+            # A copy: a watcher may take itself off the list.
+            for watch in list(self.watchers):
+                watch(returned)
 
     def report_reconnection(self, clients: set[int]) -> None:
         """Report the links of `clients`, which a script has reconnected, as returned."""
@@ -192,7 +198,8 @@ class Transport:
     def is_back(self, message: Message) -> bool:
         """Return True if an outage has destroyed a message, and its link is up again now."""
         link, now = self._link[message.edge], self.clock.now
-        return self.cuts.cause(link, message.sent_s, now) is not None and self.cuts.cause(link, now, now) is None
+        was_destroyed = self.cuts.cause(link, message.sent_s, now) is not None
+        return was_destroyed and self.cuts.cause(link, now, now) is None
 
     def is_away(self, client: int) -> bool:
         """Return True if `client` of a `Star` is away now, and so sends nothing."""
@@ -228,8 +235,11 @@ class Transport:
 
     def tally(self, *, sent: int, delivered: int, lost: int, resent: int, sent_bytes: int) -> None:
         """Count messages that were computed as arrays."""
-        self.sent, self.delivered, self.lost = self.sent + sent, self.delivered + delivered, self.lost + lost
-        self.resent, self.sent_bytes = self.resent + resent, self.sent_bytes + sent_bytes
+        self.sent += sent
+        self.delivered += delivered
+        self.lost += lost
+        self.resent += resent
+        self.sent_bytes += sent_bytes
 
     def count(self, messages: IntArray, size_bytes: int) -> None:
         """Count `messages` (E,) that a closed form has sent over each edge, all delivered."""
@@ -250,9 +260,10 @@ class Transport:
         seconds = self._carried_s.copy() if self._carries else self.bytes_over / self.bandwidth_bytes_per_s
         self._carried_s[:] = 0
         self.bytes_over[:] = 0
-        clients = self.graph.clients
-        sent, received = (np.bincount(ends, seconds, clients) for ends in (self.graph.source, self.graph.target))
-        return sent.astype(np.float64), received.astype(np.float64)
+        # Sums of the edges that leave each client, and of those that lead to it.
+        sent_s = np.bincount(self.graph.source, seconds, self.graph.clients)
+        received_s = np.bincount(self.graph.target, seconds, self.graph.clients)
+        return sent_s.astype(np.float64), received_s.astype(np.float64)
 
     def put_in_flight(
         self,
@@ -268,7 +279,9 @@ class Transport:
         handler is called at their ends.
         """
         if edges.size:
-            common = BatchFields(None, draws.label, key, 0, 0, size_bytes, content)
+            common = BatchFields(
+                handler=None, label=draws.label, key=key, attempt=0, tries=0, size_bytes=size_bytes, content=content
+            )
             self._start_batch(common, sent_s.tolist(), edges.tolist(), due_s.tolist(), ALL_GOOD)
             self._count_sent(edges.tolist(), size_bytes)
 
@@ -341,6 +354,7 @@ class Transport:
                 # Jamming ends and begins before a message of the same instant.
                 self.jammers.catch_up()
             for place, (edge, due_s, good) in enumerate(zip(edges, dues_s, goods, strict=False)):
+                # The fields of `Message` after `edge`, in their order.
                 fields = key, attempt, tries, size_bytes, content, now, due_s, good, number + place
                 self._start_message(Message(handler, label, edge, *fields))
         else:
@@ -355,7 +369,8 @@ class Transport:
         """Start messages over `edges` that share one entry on the clock: that of the next arrival."""
         # Reserve a number of the clock for each message, as if each had its own call: arrivals of one instant then come in the
         # same order with batches and without.
-        batch = Batch(common, sent_s, self.sent, self.clock.reserve(len(edges)), edges, dues_s, goods)
+        first_order = self.clock.reserve(len(edges))
+        batch = Batch(common, sent_s, self.sent, first_order, edges, dues_s, goods)
         self.batches[batch.number] = batch
         self._await_next(batch)
 
@@ -434,7 +449,7 @@ class Transport:
             if self.jammed is not None:
                 self.jammed.end(message, delivered=False)
             self.lost += 1
-            self._on_sent(message)
+            self._on_message_end(message)
             if self.recording:
                 self.recorder.message(self._row(message, "late"))
         self.flying, self.batches = {}, {}
@@ -444,7 +459,7 @@ class Transport:
 
         Counts change before handlers are called, which may send further messages.
         """
-        self._on_sent(message)
+        self._on_message_end(message)
         # Fast path: most messages survive where nothing else than the channel can lose them.
         if self._only_channels_lose and message.good:
             cause = None
@@ -473,7 +488,8 @@ class Transport:
     def _cause_of_loss(self, message: Message) -> str | None:
         """Return the cause of the loss of a message that ends now, or None."""
         outage = self.cuts.cause(self._link[message.edge], message.sent_s, message.due_s)
-        return cause_of_loss(outage, "jammed" if message.jammed else None, message.cause, message.good)
+        jamming = "jammed" if message.jammed else None
+        return cause_of_loss(outage, access=jamming, link=message.cause, survives=message.good)
 
     def _pause(self, message: Message, until_s: float) -> None:
         """Put the next sending of a lost message on the clock."""
@@ -492,25 +508,27 @@ class Transport:
         """Send a lost message again, with the draws of its next attempt."""
         self.resent += 1
         key, size, content = message.key, message.size_bytes, message.content
-        self.send(handler, [message.edge], key, size, content, message.attempt + 1, message.tries + 1)
+        self.send(handler, [message.edge], key, size, content, attempt=message.attempt + 1, tries=message.tries + 1)
 
     def _row(self, message: Message, outcome: str, cause: str | None = None) -> MessageRow:
         """Return the row of the table of messages for a message that ends now. `cause`: of a loss; None: it was not lost."""
         source, target = self.sources[message.edge], self.targets[message.edge]
+        if target == source:
+            # An edge of a `Star` leads to the server, which is no node of that graph: both its ends are the client.
+            target = SERVER
         protocol, slot = message.label
         return MessageRow(
-            slot,
-            protocol,
-            source,
-            # An edge of a `Star` leads to the server, which is no node of that graph: both its ends are the client.
-            SERVER if target == source else target,
-            message.key,
-            message.tries,
-            message.sent_s,
-            self.clock.now,
-            outcome,
-            cause,
-            message.size_bytes,
+            round=slot,
+            protocol=protocol,
+            source=source,
+            target=target,
+            number=message.key,
+            resend=message.tries,
+            sent_s=message.sent_s,
+            end_s=self.clock.now,
+            outcome=outcome,
+            cause=cause,
+            size_bytes=message.size_bytes,
         )
 
     def record_unfinished(self) -> None:
@@ -538,23 +556,28 @@ class Transport:
 
         Messages come in the order of their next calls of the clock.
         """
-        flying = sorted(self.unfinished(), key=lambda message: message.order)
+        messages = sorted(self.unfinished(), key=lambda message: message.order)
         jammed, jammers = self.jammed, self.jammers
+        # Number of messages whose next call comes before the next dwell: both calls may be of one instant.
+        before_dwell = 0
+        if jammers is not None:
+            before_dwell = sum(message.order < jammers.call for message in messages)
         return {
             "jammed": None if jammed is None else jammed.state_dict(),
             "jammers": None if jammers is None else jammers.state_dict(),
-            # Number of messages whose next call comes before the next dwell: both calls may be of one instant.
-            "before_jammers": 0 if jammers is None else sum(message.order < jammers.call for message in flying),
+            "before_jammers": before_dwell,
             **{name: getattr(self, name) for name in _COUNTS},
             "survivals": self.survivals.state_dict(),
             "cuts": self.cuts.state_dict(),
             "carrier": self.carrier.state_dict(),
             "carried_s": self._carried_s.copy(),
-            "flying": [{name: getattr(message, name) for name in KEPT} for message in flying],
+            "flying": [{name: getattr(message, name) for name in KEPT} for message in messages],
         }
 
     def resume(self, message: Message) -> None:
-        """Go on with a message in flight, or with one that will be sent again: put its next step on the clock."""
+        """Go on with a message in flight, or with one that will be sent again: put its next step on the clock, unless its bytes
+        are on the carrier, which has their end.
+        """
         if message.stage == Stage.PAUSE:
             self._pause(message, message.next_s)
             return
@@ -580,15 +603,16 @@ class Transport:
         self.flying, self.batches, self.paused = {}, {}, {}
         messages = []
         for saved in state["flying"]:
-            label = tuple(saved["label"])
-            messages.append(Message(**(saved | {"handler": self.handlers.get(label[0]), "label": label})))
+            protocol, slot = saved["label"]
+            fields = saved | {"handler": self.handlers.get(protocol), "label": (protocol, slot)}
+            messages.append(Message(**fields))
         # Calls of one instant come in the order in which they are scheduled here: first the messages before the next dwell of the
         # jammers, then the dwell, then the other messages.
-        before_jammers = state["before_jammers"]
-        for message in messages[:before_jammers]:
+        before_dwell = state["before_jammers"]
+        for message in messages[:before_dwell]:
             self.resume(message)
         if self.jammers is not None:
             self.jammers.arm()
-        for message in messages[before_jammers:]:
+        for message in messages[before_dwell:]:
             self.resume(message)
         self.carrier.load_state_dict(state["carrier"], slot, time_s)
