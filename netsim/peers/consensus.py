@@ -106,10 +106,11 @@ class ConsensusOutcome:
     """Share of clients that did not name the true top m when training started."""
 
     def rows(self, slot: int, opinions: FloatArray) -> Iterator[BeliefRow]:
-        """Yield a row for each client: its opinion at the start of the phase, (K,), and its belief now."""
-        member = np.zeros(opinions.size, bool)
-        member[self.members] = True
-        columns = (opinions.tolist(), self.beliefs.tolist(), self.index.tolist(), member.tolist())
+        """Yield a row for each client, with its belief now. `opinions` (K,): at the start of the phase."""
+        is_member = np.zeros(opinions.size, bool)
+        is_member[self.members] = True
+        # The last columns of `BeliefRow`, in their order.
+        columns = (opinions.tolist(), self.beliefs.tolist(), self.index.tolist(), is_member.tolist())
         for client, values in enumerate(zip(*columns, strict=True)):
             yield BeliefRow(slot, client, *values)
 
@@ -210,7 +211,9 @@ class ConsensusPhase:
 
     def _present(self, members: IntArray) -> IntArray:
         """Return the `members` (n,) that are present; all if none is."""
-        present = members if self._reachable is None else members[self._reachable()[members]]
+        if self._reachable is None:
+            return members
+        present = members[self._reachable()[members]]
         # A slot needs members: without one that is present, it waits for those chosen.
         return present if len(present) else members
 
@@ -254,11 +257,11 @@ class ConsensusPhase:
         for messages.
         """
         clock = self.links.clock
-        closed = None if self._engine == "events" else protocol.closed_form(deadline_s)
-        if closed is not None:
+        closed_form = None if self._engine == "events" else protocol.closed_form(deadline_s)
+        if closed_form is not None:
             # Priority LAST, because by events, too, a protocol ends after all messages of its instant.
-            yield clock.event_at(closed.end_s, LAST)
-            closed.take()
+            yield clock.event_at(closed_form.end_s, LAST)
+            closed_form.take()
             return
         if self._engine == "wave":
             raise ParameterError("engine", "wave", f"{name} has no closed form in this slot; use 'auto'")

@@ -70,13 +70,15 @@ class OverlayRounds:
 
     def run(self, rounds: int, is_over: Callable[[], bool] = lambda: False) -> None:
         """Run until all nodes have begun this number of rounds, or `is_over` returns True after one of them."""
-        if not self.begins and not self._partial:
+        has_started = bool(self.begins or self._partial)
+        if not has_started:
             for node in range(self.count):
                 self._begin(node)
         begun = len(self.begins)
         while len(self.begins) < rounds:
             self.clock.step()
             if len(self.begins) > begun:
+                # One more round that all nodes have begun.
                 begun = len(self.begins)
                 if is_over():
                     break
@@ -95,8 +97,11 @@ class OverlayRounds:
             self._needed[round] = Counter(target for _, target in arcs) + Counter(range(self.count))
 
     def _begin(self, node: int) -> None:
-        """Begin the next round of `node`: note the time, and start its work. With a centre only node 0 starts without work."""
-        round = self._round[node] = self._round[node] + 1
+        """Begin the next round of `node`: note the time, and start its work. With a centre node 0 sends its model at once, and
+        other nodes wait for it.
+        """
+        self._round[node] += 1
+        round = self._round[node]
         if round not in self._outgoing:
             self._plan(round)
         times = self._partial.setdefault(round, np.zeros(self.count))
@@ -145,9 +150,12 @@ class OverlayRounds:
         if self._arrived[key] < needed:
             return
         del self._arrived[key]
+        if self.waiting == "neighbours":
+            self._begin(node)
+            return
         # "all" and "centre" are barriers for all nodes: the last arrival begins the round of each.
-        for ready in [node] if self.waiting == "neighbours" else range(self.count):
-            self._begin(ready)
+        for every_node in range(self.count):
+            self._begin(every_node)
 
 
 def mean_round_s(begins: Sequence[FloatArray], period: int) -> float | None:
@@ -163,7 +171,8 @@ def mean_round_s(begins: Sequence[FloatArray], period: int) -> float | None:
     for rounds in range(period, last, period):
         since_s = begins[last] - begins[last - rounds]
         since_before_s = begins[last - 1] - begins[last - 1 - rounds]
-        both_s = np.concatenate([since_s, since_before_s])
-        if float(np.ptp(both_s)) <= 1e-12 * max(float(begins[last].max()), 1e-300):
+        spread_s = float(np.ptp(np.concatenate([since_s, since_before_s])))
+        # Equal up to the rounding of times.
+        if spread_s <= 1e-12 * max(float(begins[last].max()), 1e-300):
             return float(since_s.mean()) / rounds
     return None

@@ -71,9 +71,9 @@ class PeerProtocol(ABC):
 
     def _await_returns(self) -> None:
         """Schedule `_on_known_return` at the next time at which links come back, if it is known."""
-        following = self.links.cuts.next_return_s(self.links.clock.now)
-        if following < _EVER:
-            self.links.clock.call_at(following, self._on_known_return)
+        next_return_s = self.links.cuts.next_return_s(self.links.clock.now)
+        if next_return_s < _EVER:
+            self.links.clock.call_at(next_return_s, self._on_known_return)
 
     def _on_known_return(self, _: None) -> None:
         """Callback at the time at which links come back: handle it, and wait for the next time."""

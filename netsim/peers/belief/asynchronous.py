@@ -59,6 +59,7 @@ class AsynchronousBelief(BeliefProtocol):
     def _update(self, client: int) -> None:
         """Compute the messages of `client`, and send those that changed by more than the tolerance."""
         rules, sent, sent_count = self.rules, self._sent, self._sent_count
+        # Edges into a client lie side by side.
         incoming, outgoing = slice(self._starts[client], self._starts[client + 1]), self.links.outgoing[client]
         received, couplings = self._received[incoming], self._couplings[incoming]
         old = [sent[edge] for edge in outgoing]
@@ -128,9 +129,10 @@ class AsynchronousBelief(BeliefProtocol):
             return
         cuts, links, now = self.links.cuts, links_of_edges(self.links.graph), self.links.clock.now
         # Do not wait for edges that have used up their `max_exchanges` messages.
-        waiting = {int(links[edge]) for edge in self._not_arrived if self._sent_count[edge] < self.rules.max_exchanges}
-        # Wait for outages that are on now only, not for future ones.
-        if all(cuts.cause(link, now, now) is None for link in waiting - cuts.down_indefinitely(now)):
+        needed = {int(links[edge]) for edge in self._not_arrived if self._sent_count[edge] < self.rules.max_exchanges}
+        # Wait for outages that are on now only, not for future ones, and not for those without a known end.
+        may_return = needed - cuts.down_indefinitely(now)
+        if all(cuts.cause(link, now, now) is None for link in may_return):
             self.complete = True
             self.stop_at(now)
 
@@ -150,6 +152,12 @@ class AsynchronousBelief(BeliefProtocol):
     def result(self) -> BeliefResult:
         """Return the messages that have arrived so far."""
         messages = np.array(self._received)
-        residual = float(np.abs(self._maths.step(self._fields, messages) - messages).max(initial=0.0))
+        # Without rounds the residual is the change that one more exchange of all messages would make.
+        changes = np.abs(self._maths.step(self._fields, messages) - messages)
         converged = self.complete and not self._cut_short and not self._not_arrived
-        return BeliefResult(messages, max(self._sent_count, default=0), residual, converged)
+        return BeliefResult(
+            messages,
+            exchanges=max(self._sent_count, default=0),
+            residual=float(changes.max(initial=0.0)),
+            converged=converged,
+        )

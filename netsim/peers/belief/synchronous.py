@@ -109,7 +109,9 @@ class SynchronousBelief(BeliefProtocol):
         if quiet_s <= now:
             return None
         end_s = float(self.times()[-1].max())
-        return ClosedForm(end_s, self._apply_closed_form) if end_s < quiet_s and end_s <= deadline_s else None
+        if end_s >= quiet_s or end_s > deadline_s:
+            return None
+        return ClosedForm(end_s, self._apply_closed_form)
 
     def _apply_closed_form(self) -> None:
         """Set the state that events would have left: all messages are counted, and all clients have finished."""
@@ -147,9 +149,10 @@ class SynchronousBelief(BeliefProtocol):
             self._finish()
 
     def _count(self, client: int) -> None:
-        """Count an exchange as finished. Its entry in `_missing` is reused for the exchange after the next."""
+        """Count an exchange of `client` as finished. Its entry in `_missing` is reused for the exchange after the next."""
         self._done[client] += 1
-        self._missing[self._done[client] & 1][client] = self._degree[client]
+        finished = self._done[client]
+        self._missing[finished & 1][client] = self._degree[client]
 
     def _on_work_done(self, client: int) -> None:
         """Callback at the end of a client's work on an exchange."""
@@ -204,7 +207,8 @@ class SynchronousBelief(BeliefProtocol):
     def result(self) -> BeliefResult:
         """Return the messages that each client has heard up to the last exchange that it has finished."""
         if self.complete:
-            return self._result_from(self._compute_up_to(self.goal) if self._given_up else self._ideal)
+            iterates = self._compute_up_to(self.goal) if self._given_up else self._ideal
+            return self._result_from(iterates)
         # A deadline has cut the exchange: clients have finished different numbers of exchanges. Compute all exchanges again, and
         # keep of each edge the message of the last exchange that its receiver has finished.
         receiver_done = np.array(self._done)[self.links.graph.target]
@@ -214,8 +218,9 @@ class SynchronousBelief(BeliefProtocol):
             iterates.advance(self._given_up.get(exchange, ()))
             received = receiver_done >= exchange
             messages[received] = iterates.messages[received]
-        return BeliefResult(messages, min(self._done), iterates.last_change, False)
+        return BeliefResult(messages, exchanges=min(self._done), residual=iterates.last_change, converged=False)
 
     def _result_from(self, iterates: Iterates) -> BeliefResult:
         """Return the result of an exchange that all clients have finished."""
-        return BeliefResult(iterates.messages, iterates.done, iterates.last_change, iterates.residual <= self.rules.tolerance)
+        converged = iterates.residual <= self.rules.tolerance
+        return BeliefResult(iterates.messages, iterates.done, iterates.last_change, converged)

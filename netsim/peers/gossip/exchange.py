@@ -160,8 +160,10 @@ class GossipProtocol(PeerProtocol):
 
     def _teaches(self, edge: int) -> bool:
         """Return True if the sender of `edge` knows something that its receiver does not."""
-        links, held = self.links, self.held
-        return bool(self.payload.merge(held[links.targets[edge]], held[links.sources[edge]])[1])
+        links = self.links
+        sender, receiver = links.sources[edge], links.targets[edge]
+        _, new = self.payload.merge(self.held[receiver], self.held[sender])
+        return bool(new)
 
     def _size_bytes(self, known: Known) -> int:
         """Return the size of a message that carries `known`."""

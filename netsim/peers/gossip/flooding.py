@@ -32,7 +32,7 @@ class Flooding(GossipProtocol):
         if self._uninformed == 0:
             self._agree()
         for client, held in enumerate(self.held):
-            self._forward(client, held, -1)
+            self._forward(client, held, giver=-1)
         self._await_returns()
         self._check()
 
@@ -45,13 +45,14 @@ class Flooding(GossipProtocol):
         # One call for all edges, unless some of their links have come back: then the attempts that address draws differ.
         if eras:
             for edge in edges:
-                links.send(self, [edge], key, size, news, eras.get(edge, 0))
+                links.send(self, [edge], key, size, news, attempt=eras.get(edge, 0))
         elif edges:
             links.send(self, edges, key, size, news)
 
     def _key(self, news: Known) -> int:
         """Return the key of a message: the best client that it names."""
-        best: int = self._client_of[self.payload.top_ranks(news, 1)[0]]
+        (best_rank,) = self.payload.top_ranks(news, 1)
+        best: int = self._client_of[best_rank]
         return best
 
     def on_arrival(self, message: Message) -> None:
@@ -120,7 +121,7 @@ class Flooding(GossipProtocol):
                 self._given_up.discard(edge)
                 news = self.held[self.links.sources[edge]]
                 self._outstanding += 1
-                self.links.send(self, [edge], self._key(news), self._size_bytes(news), news, self._eras[edge])
+                self.links.send(self, [edge], self._key(news), self._size_bytes(news), news, attempt=self._eras[edge])
 
     def closed_form(self, deadline_s: float) -> ClosedForm | None:
         """Return the outcome if nothing disturbs the links and clients forward at once; None otherwise."""
@@ -128,7 +129,9 @@ class Flooding(GossipProtocol):
         times = self._known_times(stop_s)
         if times is None:
             return None
-        end_s = min(self.agreement_s(times), deadline_s) if self.until_agreement else deadline_s
+        end_s = deadline_s
+        if self.until_agreement:
+            end_s = min(self.agreement_s(times), deadline_s)
         return ClosedForm(end_s, lambda: self._apply_closed_form(times, end_s))
 
     def _known_times(self, stop_s: float) -> FloatArray | None:
@@ -145,9 +148,10 @@ class Flooding(GossipProtocol):
         times = np.empty((clients, clients))
         for client in range(clients):
             latency_s = self.draws.latency_s(client, size)
-            times[client] = self._maths.flooding_times(
+            # Latencies are drawn for each origin, so each is a call of its own.
+            (times[client],) = self._maths.flooding_times(
                 origins=np.array([client]), start_s=links.clock.now, latency_s=latency_s, work_s=0.0
-            )[0]
+            )
         end_s = stop_s if stop_s < math.inf else self.agreement_s(times)
         return times if end_s < quiet_s else None
 
@@ -164,16 +168,18 @@ class Flooding(GossipProtocol):
         self.agreed_s = agreed_s if agreed_s <= end_s else math.nan
         size = self._size_bytes(self.payload.item(0))
         arrived = np.zeros(graph.edges, np.int64)
-        for client, known_s in enumerate(times):
+        for origin, known_s in enumerate(times):
             sent_s = known_s[graph.source]
-            arrival_s = self.draws.arrivals_s(sent_s, client, size)
+            arrival_s = self.draws.arrivals_s(sent_s, origin, size)
+            # True (E,) for edges whose sender forwards the item by `end_s`, less those that lead back to a giver.
             sends = (known_s <= end_s)[graph.source]
-            first = np.flatnonzero(sends & (arrival_s == known_s[graph.target]) & (graph.target != client))
-            sends[graph.reverse[self._first_edges(first, known_s, client)]] = False
+            first_to_arrive = sends & (arrival_s == known_s[graph.target]) & (graph.target != origin)
+            from_giver = self._first_edges(np.flatnonzero(first_to_arrive), known_s, origin)
+            sends[graph.reverse[from_giver]] = False
             arrived += sends & (arrival_s <= end_s)
-            news = self.payload.item(int(self._ranks[client]))
+            news = self.payload.item(int(self._ranks[origin]))
             late = np.flatnonzero(sends & (arrival_s > end_s))
-            links.put_in_flight(self.draws, late, client, size, news, sent_s[late], arrival_s[late])
+            links.put_in_flight(self.draws, late, origin, size, news, sent_s=sent_s[late], due_s=arrival_s[late])
         links.count(arrived, size)
         self._set_knowledge(times <= end_s)
 
@@ -212,6 +218,6 @@ class Flooding(GossipProtocol):
         """Set the knowledge of all clients. `knows` (K, K): True if a client (column) knows the item of an origin (row)."""
         # Items in the order of their ranks.
         by_rank = knows[self._client_of].T
-        for client, bits in enumerate(by_rank):
-            for rank in np.flatnonzero(bits).tolist():
+        for client, knows_rank in enumerate(by_rank):
+            for rank in np.flatnonzero(knows_rank).tolist():
                 self.held[client], _ = self.payload.merge(self.held[client], self.payload.item(rank))

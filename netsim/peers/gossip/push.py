@@ -34,7 +34,8 @@ class Push(GossipProtocol):
         super().__init__(links=links, draws=draws, maths=maths, rules=rules, ranks=ranks, size=size)
         self._contacts = contacts
         self._reverse = links.graph.reverse.tolist()
-        self._answer = _Answers(self, answers) if rules.forwarding == "push-pull" else None
+        self._answers = _Answers(self, answers) if rules.forwarding == "push-pull" else None
+        """The answers; None if the rule is push."""
         self._start_s = 0.0
         self.repetitions = 0
         """Number of repetitions begun."""
@@ -78,12 +79,12 @@ class Push(GossipProtocol):
     def on_arrival(self, message: Message) -> None:
         """Merge the message; in push-pull, answer it."""
         # The answer leaves out what the message brought, so compute it before the merge.
-        client = self.links.targets[message.edge]
-        answer = self.payload.difference(self.held[client], message.content) if self._answer is not None else None
+        client, answers = self.links.targets[message.edge], self._answers
+        answer = None if answers is None else self.payload.difference(self.held[client], message.content)
         self._merge(client, message.content)
-        if answer and self._answer is not None:
-            self._answer.outstanding += 1
-            self.links.send(self._answer, [self._reverse[message.edge]], message.key, self._size_bytes(answer), answer)
+        if answers is not None and answer:
+            answers.outstanding += 1
+            self.links.send(answers, [self._reverse[message.edge]], message.key, self._size_bytes(answer), answer)
         self._count_end()
 
     def on_loss(self, message: Message) -> None:
@@ -97,10 +98,11 @@ class Push(GossipProtocol):
 
     def _stop_if_done(self) -> None:
         """Stop after the last repetition, when no message is in flight, without agreement."""
-        under_way = self._outstanding + (self._answer.outstanding if self._answer is not None else 0)
-        if under_way or self.repetitions < self.rules.max_repetitions or not self.until_agreement or self._uninformed == 0:
+        if self._outstanding or (self._answers is not None and self._answers.outstanding):
             return
-        self.stop_at(self.links.clock.now)
+        is_last = self.repetitions >= self.rules.max_repetitions
+        if is_last and self.until_agreement and self._uninformed:
+            self.stop_at(self.links.clock.now)
 
     def on_answer(self, message: Message) -> None:
         """Merge the neighbour's answer to a push-pull."""

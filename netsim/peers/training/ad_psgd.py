@@ -70,6 +70,7 @@ class AdPsgd(TrainingProtocol):
         self._start: IntArray = host.model.copy()
         """(K,) model that each peer's training began with."""
         self._trained: IntArray = host.model.copy()
+        """(K,) model that each peer's last training made."""
         self._ready: BoolArray = np.zeros(peers, np.bool_)
         """(K,) True for peers whose training has ended and whose step is not added yet."""
         self._asked: IntArray = np.full(peers, _NONE)
@@ -156,14 +157,17 @@ class AdPsgd(TrainingProtocol):
         self._asked[peer], self._ready[peer] = _NONE, False
 
     def _answer(self, peer: int) -> None:
-        """Answer the next request that waits at `peer`, unless it is in an exchange."""
-        if self._queue[peer] and self._answering[peer] == self._asked[peer] == _NONE:
+        """Answer the next request that waits at `peer`. Do nothing if none waits, or if the peer is in an exchange."""
+        is_free = self._answering[peer] == _NONE and self._asked[peer] == _NONE
+        if self._queue[peer] and is_free:
             edge, number, model = self._queue[peer].pop(0)
-            self._answering[peer], self._theirs[peer] = self._reverse[edge], model
-            self.host.send_model(peer, [self._reverse[edge]], 2 * number + 1, int(self.host.model[peer]))
+            back = self._reverse[edge]
+            self._answering[peer], self._theirs[peer] = back, model
+            self.host.send_model(peer, [back], 2 * number + 1, int(self.host.model[peer]))
 
     def _release(self, peer: int, edge: int) -> None:
-        """End the exchange in which `peer` has answered over `edge`."""
+        """End the exchange in which `peer` has answered over `edge`: add the step that it held back, and answer the next request.
+        """
         if self._answering[peer] == edge:
             self._answering[peer] = _NONE
             # Its own step before the next answer, which would hold the step back again.
@@ -177,20 +181,25 @@ class AdPsgd(TrainingProtocol):
         self._ready[peer] = False
         present = int(host.model[peer])
         # Present model + (trained model - model before). If no exchange came between, that is the trained model itself.
-        host.finish(peer, trained if present == start else host.combine([present, trained, start], [1.0, 1.0, -1.0]))
+        model = trained
+        if present != start:
+            model = host.combine([present, trained, start], [1.0, 1.0, -1.0])
+        host.finish(peer, model)
 
     def awaited(self, peer: int) -> Sequence[int]:
         """Return the edge over which `peer` awaits an answer, or the end of an exchange that holds its step back."""
         if self._asked[peer] != _NONE:
             return [int(self._asked[peer])]
-        # Its step waits until the other peer of its exchange has its answer.
         answering = int(self._answering[peer])
-        return [self._reverse[answering]] if self._ready[peer] and answering != _NONE else ()
+        if self._ready[peer] and answering != _NONE:
+            # Its step waits until the other peer of its exchange has its answer.
+            return [self._reverse[answering]]
+        return ()
 
     def kept(self) -> Iterable[int]:
         """Return the models of requests, trainings and exchanges under way."""
-        waiting = [model for queue in self._queue for _, _, model in queue]
-        return [*waiting, *self._start.tolist(), *self._trained.tolist(), *self._theirs.tolist()]
+        requested = [model for queue in self._queue for _, _, model in queue]
+        return [*requested, *self._start.tolist(), *self._trained.tolist(), *self._theirs.tolist()]
 
 
 def _first_half(host: Host) -> BoolArray:
@@ -199,6 +208,7 @@ def _first_half(host: Host) -> BoolArray:
     Raises ParameterError for a graph that is not bipartite.
     """
     graph, peers = host.graph, host.graph.clients
+    # Half of each peer, 1 or 0; _NONE: not reached yet.
     sources, half = graph.source.tolist(), np.full(peers, _NONE)
     for first in range(peers):
         if half[first] != _NONE:
@@ -217,5 +227,5 @@ def _first_half(host: Host) -> BoolArray:
                 if half[other] == _NONE:
                     half[other] = 1 - half[peer]
                     reached.append(other)
-    halves: BoolArray = half == 1
-    return halves
+    is_first_half: BoolArray = half == 1
+    return is_first_half

@@ -37,6 +37,7 @@ class Barrier(StateFields):
         self._arrived: list[dict[int, dict[int, int]]] = [{} for _ in range(peers)]
         """Models that arrived at each peer, by round, then by edge."""
         self._timed_out = [False] * peers
+        """True for peers that wait no longer in their present round."""
 
     def add(self, arrival: Arrival, round: int) -> bool:
         """Keep a model that arrived at a peer in its own `round`; return False, and keep nothing, for a model of an earlier
@@ -68,16 +69,20 @@ class Barrier(StateFields):
         return [edge for edge in edges if edge not in arrived]
 
     def take(self, peer: int, round: int) -> tuple[dict[int, int], list[tuple[int, int]]]:
-        """Remove and return (models of `round` by edge, leftovers of earlier rounds as (edge, model))."""
+        """Remove and return (models of `round` by edge, leftovers of earlier rounds as (edge, model)), and close the barrier of
+        `peer` again after a timeout.
+        """
         arrived = self._arrived[peer]
-        taken = arrived.pop(round, {})
+        of_round = arrived.pop(round, {})
         leftovers: list[tuple[int, int]] = []
-        # Earlier rounds in their order, so that sums of late models do not depend on the order of arrival.
-        while arrived and (earliest := min(arrived)) < round:
-            leftovers += arrived.pop(earliest).items()
+        # Earlier rounds in their order, so that sums of late models do not depend on the order of arrival. Most often there are
+        # none, and only models of later rounds are left.
+        if arrived and min(arrived) < round:
+            for earlier in sorted(number for number in arrived if number < round):
+                leftovers += arrived.pop(earlier).items()
         self._timed_out[peer] = False
-        return taken, leftovers
+        return of_round, leftovers
 
     def models(self) -> Iterable[int]:
         """Return the models that are kept."""
-        return (model for peer in self._arrived for models in peer.values() for model in models.values())
+        return (model for by_round in self._arrived for by_edge in by_round.values() for model in by_edge.values())

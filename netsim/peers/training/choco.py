@@ -111,7 +111,8 @@ class Choco(ExchangeProtocol):
         """Add differences that have arrived at `peer`, by edge, to the copies of its neighbours."""
         edges = sorted(differences)
         models = [int(self._around[peer]), *(differences[edge] for edge in edges)]
-        self._around[peer] = self.host.combine(models, [1.0, *(self._weight[edge] for edge in edges)])
+        weights = [1.0, *(self._weight[edge] for edge in edges)]
+        self._around[peer] = self.host.combine(models, weights)
 
     def kept(self) -> Iterable[int]:
         """Return the models in use, public copies and their sums included."""

@@ -70,7 +70,11 @@ class Epidemic(ExchangeProtocol):
         super().attach(host)
         graph, peers = host.graph, host.graph.clients
         self._reverse: list[int] = graph.reverse.tolist()
-        self._everyone = [Exchange(host.outgoing(peer), edges, (), 0.0) for peer, edges in enumerate(host.neighbours)]
+        # Without weights: `mix` takes the mean of what has arrived.
+        self._everyone = [
+            Exchange(outgoing=host.outgoing(peer), incoming=edges, weights=(), own=0.0)
+            for peer, edges in enumerate(host.neighbours)
+        ]
         self._edges = lru_cache(_KEPT_ROUNDS)(self._draw_graph)
         if self.variant == "local":
             most = max(map(len, host.neighbours))
@@ -90,15 +94,18 @@ class Epidemic(ExchangeProtocol):
         if self.variant == "local":
             return self._everyone[peer]
         incoming = self._edges(round)[peer]
+        outgoing = [self._reverse[edge] for edge in incoming]
         weight = 1.0 / (1 + len(incoming))
-        return Exchange([self._reverse[edge] for edge in incoming], incoming, [weight] * len(incoming), weight)
+        return Exchange(outgoing, incoming, weights=[weight] * len(incoming), own=weight)
 
     def _draw_graph(self, round: int) -> list[list[int]]:
         """Return the edges into each peer that the random graph of `round` has; in a complete graph they lie peer by peer."""
-        seed, peers = int(self.host.uniforms("epidemic-graph", 0, round) * _SEEDS), self.host.graph.clients
+        # One number for all peers, which therefore draw the same graph.
+        uniform, peers = self.host.uniforms("epidemic-graph", 0, round), self.host.graph.clients
+        seed = int(uniform * _SEEDS)
         incoming: list[list[int]] = [[] for _ in range(peers)]
-        for first, other in self._regular_graph(peers, self.targets, seed):
-            for source, target in ((first, other), (other, first)):
+        for a, b in self._regular_graph(peers, self.targets, seed):
+            for source, target in ((a, b), (b, a)):
                 # Edges are sorted by (target, source): each target has peers - 1 sources, all but itself.
                 incoming[target].append(target * (peers - 1) + source - (source > target))
         return [sorted(edges) for edges in incoming]
@@ -123,12 +130,15 @@ class Epidemic(ExchangeProtocol):
         self, round: int, begins_s: FloatArray, trained_s: FloatArray, arrivals_s: Callable[[IntArray, FloatArray], FloatArray]
     ) -> FloatArray | None:
         """Return when peers finish the round for the variant oracle; None for local, where not every edge carries a model."""
-        return super().foresee(round, begins_s, trained_s, arrivals_s) if self.variant == "oracle" else None
+        if self.variant == "local":
+            return None
+        return super().foresee(round, begins_s, trained_s, arrivals_s)
 
     def mix(self, peer: int, round: int, model: int, arrived: dict[int, int]) -> tuple[list[int], list[float]]:
         """Return the models that have arrived and the own one, with equal weights."""
         if self.variant == "oracle":
             return super().mix(peer, round, model, arrived)
+        # Notes carry no model.
         models = [model, *(arrived[edge] for edge in sorted(arrived) if arrived[edge] != NOTE)]
         return models, [1.0 / len(models)] * len(models)
 

@@ -114,6 +114,7 @@ class ExchangeProtocol(TrainingProtocol):
         self._own = [0] * peers
         """Model that each peer sent in its round."""
         self._trained = [0] * peers
+        """Model that the last training of each peer made."""
         self._ready = [False] * peers
         """True for peers whose training of this round is over."""
         self._sent = [0] * peers
@@ -126,13 +127,14 @@ class ExchangeProtocol(TrainingProtocol):
         A peer that was away while it waited for its neighbours returns to that wait.
         """
         host, round = self.host, self.host.round.item(peer)
-        has_sent = self._sent[peer] == round
         if self._has_trained(peer, round):
             # The peer was away while it waited, and returns to the same round.
             self._wait(peer, round)
             return
         self._ready[peer] = False
-        if not (self._trains_first or has_sent):
+        # A peer that was away while it trained has sent its model already, and trains again.
+        has_sent = self._sent[peer] == round
+        if not self._trains_first and not has_sent:
             self._own[peer] = model = int(host.model[peer])
             self._sent[peer] = round
             self.send(peer, round, model)
@@ -182,7 +184,8 @@ class ExchangeProtocol(TrainingProtocol):
     def _combine_if_open(self, peer: int, round: int) -> None:
         """Combine the models of a `peer` that is ready in its own `round`, and finish the round, if its barrier is open."""
         host = self.host
-        if not self._barrier.is_open(peer, round, len(self.exchange(peer, round).incoming) - self.backup):
+        needed = len(self.exchange(peer, round).incoming) - self.backup
+        if not self._barrier.is_open(peer, round, needed):
             return
         # Late models first: protocols that add them (`PushSum`, `Choco`) do so before this round is combined.
         arrived, late = self._barrier.take(peer, round)
@@ -206,13 +209,16 @@ class ExchangeProtocol(TrainingProtocol):
         graph, peers = self.host.graph, range(len(begins_s))
         outgoing = chain.from_iterable([self.exchange(peer, round).outgoing for peer in peers])
         edges = np.fromiter(outgoing, np.int64)
-        sent_s = (trained_s if self._trains_first else begins_s)[graph.source[edges]]
-        return opening_times_s(trained_s, graph.target[edges], arrivals_s(edges, sent_s))
+        sends_s = trained_s if self._trains_first else begins_s
+        arrived_s = arrivals_s(edges, sends_s[graph.source[edges]])
+        return opening_times_s(trained_s, graph.target[edges], arrived_s)
 
     def awaited(self, peer: int) -> Sequence[int]:
-        """Return the edges over which a model of the present round is missing, if `peer` waits."""
+        """Return the edges over which a model of the present round is missing, if `peer` waits; none if it trains."""
+        if not self._ready[peer]:
+            return ()
         round = int(self.host.round[peer])
-        return self._barrier.missing(peer, round, self.exchange(peer, round).incoming) if self._ready[peer] else ()
+        return self._barrier.missing(peer, round, self.exchange(peer, round).incoming)
 
     def kept(self) -> Iterable[int]:
         """Return the models at barriers, and those sent and trained in the present round."""

@@ -113,24 +113,28 @@ class GossipLearning(TrainingProtocol):
 
     def on_trained(self, peer: int, model: int) -> None:
         """Finish the own round with the trained model, and set its age by the variant."""
-        # Four cases: the first training of all (nothing was received); a training of the model that arrived, or of the merged
-        # one; the first and the second training of update-merge.
+        # Five cases: the first training of all (nothing was received); a training of the model that arrived; one of the merged
+        # model; the first and the second training of update-merge.
         host, received, own = self.host, self._received[peer], self._own[peer]
+        own_age = int(self._age[peer])
         self._busy[peer] = False
-        _, received_age = (None, 0) if received is None else received
         if received is None:
-            self._age[peer] += 1
-        elif self.variant != "update-merge":
-            self._age[peer] = 1 + (received_age if self.variant == "update" else max(int(self._age[peer]), received_age))
-            self._received[peer] = None
+            self._age[peer] = own_age + 1
+        elif self.variant == "update":
+            _, received_age = received
+            self._age[peer], self._received[peer] = received_age + 1, None
+        elif self.variant == "merge-update":
+            _, received_age = received
+            self._age[peer], self._received[peer] = max(own_age, received_age) + 1, None
         elif own is None:
             # Its own model is trained; the next own round trains the one that arrived.
-            self._age[peer] += 1
-            self._own[peer] = model
+            self._age[peer], self._own[peer] = own_age + 1, model
         else:
-            own_age, received_age = int(self._age[peer]), 1 + received_age
-            model = self._merge_models(own, own_age, model, received_age)
-            self._age[peer], self._own[peer], self._received[peer] = max(own_age, received_age), None, None
+            _, received_age = received
+            # The model that arrived is trained now, too: merge both.
+            model = self._merge_models(own, own_age, model, received_age + 1)
+            self._age[peer] = max(own_age, received_age + 1)
+            self._own[peer] = self._received[peer] = None
         host.finish(peer, model)
 
     def on_timer(self, peer: int, key: int) -> None:
@@ -140,7 +144,7 @@ class GossipLearning(TrainingProtocol):
             number = int(self._sent[peer])
             chosen = edges[int(host.uniforms("gossip-neighbour", peer, number) * len(edges))]
             self._sent[peer] += 1
-            host.send_model(peer, [chosen], number, int(host.model[peer]), int(self._age[peer]))
+            host.send_model(peer, [chosen], key=number, model=int(host.model[peer]), attached=int(self._age[peer]))
             self._wait(peer)
 
     def on_leave(self, peer: int) -> None:
@@ -161,15 +165,22 @@ class GossipLearning(TrainingProtocol):
 
     def _take_in(self, peer: int) -> None:
         """Start training with the first model that waits."""
-        model, age = self._received[peer] = self._inbox[peer].pop(0)
+        received, received_age = self._received[peer] = self._inbox[peer].pop(0)
         own = int(self.host.model[peer])
-        if self.variant == "merge-update":
-            model = self._merge_models(own, int(self._age[peer]), model, age)
-        self._start(peer, own if self.variant == "update-merge" else model)
+        if self.variant == "update":
+            start = received
+        elif self.variant == "merge-update":
+            start = self._merge_models(own, int(self._age[peer]), received, received_age)
+        else:
+            # update-merge trains the own model first.
+            start = own
+        self._start(peer, start)
 
-    def _merge_models(self, own: int, own_age: int, received: int, age: int) -> int:
-        """Return the two models merged by the rule `merge`, given their ages."""
-        share = age / (own_age + age) if self.merge == "by-age" and own_age + age else 0.5
+    def _merge_models(self, own: int, own_age: int, received: int, received_age: int) -> int:
+        """Return the two models merged by the rule `merge`, given their ages; by halves if neither was ever trained."""
+        share = 0.5
+        if self.merge == "by-age" and own_age + received_age:
+            share = received_age / (own_age + received_age)
         return self.host.combine([own, received], [1.0 - share, share])
 
     def _start(self, peer: int, model: int) -> None:
@@ -180,5 +191,6 @@ class GossipLearning(TrainingProtocol):
     def kept(self) -> Iterable[int]:
         """Return the models that wait, and those of trainings under way."""
         waiting = [model for inbox in self._inbox for model, _ in inbox]
-        received = [model for model, _ in filter(None, self._received)]
-        return [*waiting, *received, *(model for model in self._own if model is not None)]
+        received = [entry[0] for entry in self._received if entry is not None]
+        own = [model for model in self._own if model is not None]
+        return [*waiting, *received, *own]

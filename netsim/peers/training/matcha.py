@@ -73,12 +73,13 @@ class Matcha(ExchangeProtocol):
         super().attach(host)
         graph = host.graph
         ends = list(zip(graph.source.tolist(), graph.target.tolist(), strict=True))
-        drawn = self._divide(graph.clients, sorted({(min(pair), max(pair)) for pair in ends}), self.budget)
-        if graph.clients > 1 and drawn.connectivity < _NO_CONNECTIVITY:
+        links = sorted({(min(pair), max(pair)) for pair in ends})
+        matchings = self._divide(graph.clients, links, self.budget)
+        if graph.clients > 1 and matchings.connectivity < _NO_CONNECTIVITY:
             reason = "needs a connected graph: disagreement of its pieces never shrinks; add links to peers.topology"
             raise ParameterError("kind", "matcha", reason)
-        self._step, self._probabilities = drawn.step, drawn.probabilities.tolist()
-        matching_of = {pair: matching for matching, group in enumerate(drawn.groups) for pair in group}
+        self._step, self._probabilities = matchings.step, matchings.probabilities.tolist()
+        matching_of = {link: matching for matching, group in enumerate(matchings.groups) for link in group}
         self._matching = [matching_of[min(pair), max(pair)] for pair in ends]
         """(E,) matching of each edge."""
         self._reverse: list[int] = graph.reverse.tolist()
@@ -91,7 +92,8 @@ class Matcha(ExchangeProtocol):
 
     def exchange(self, peer: int, round: int) -> Exchange:
         """Return the messages of `peer` over the links that are on in `round`."""
-        on = self._drawn(round)
-        incoming = [edge for edge in self.host.neighbours[peer] if on[self._matching[edge]]]
+        is_on = self._drawn(round)
+        incoming = [edge for edge in self.host.neighbours[peer] if is_on[self._matching[edge]]]
+        outgoing = [self._reverse[edge] for edge in incoming]
         weights = [self._step] * len(incoming)
-        return Exchange([self._reverse[edge] for edge in incoming], incoming, weights, 1.0 - sum(weights))
+        return Exchange(outgoing, incoming, weights, own=1.0 - sum(weights))

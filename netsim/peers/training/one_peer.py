@@ -40,8 +40,11 @@ class OnePeer(ExchangeProtocol):
             sources = (peers - (1 << power)) % graph.clients
             needed = peers * graph.clients + sources
             places = np.searchsorted(keys, needed)
-            # The search returns len(keys) for a key above all others: look at the last one then, which differs.
-            missing = np.flatnonzero(keys[np.minimum(places, len(keys) - 1)] != needed) if len(keys) else peers
+            missing = peers
+            if len(keys):
+                # The search returns len(keys) for a key above all others: look at the last one then, which differs.
+                is_missing = keys[np.minimum(places, len(keys) - 1)] != needed
+                missing = np.flatnonzero(is_missing)
             if missing.size:
                 peer = int(missing[0])
                 reason = f"needs a link between peers {sources[peer]} and {peer}; choose peers.topology.kind = 'exponential'"
@@ -53,6 +56,7 @@ class OnePeer(ExchangeProtocol):
         if not self._incoming:
             return Exchange([], [], [], 1.0)
         power = (round - 1) % len(self._incoming)
-        # The edge that leaves the peer is the one into the peer that lies a stride ahead.
         edges = self._incoming[power]
-        return Exchange([edges[(peer + (1 << power)) % len(edges)]], [edges[peer]], [0.5], 0.5)
+        # The edge that leaves the peer is the one into the peer that lies a stride ahead.
+        ahead = (peer + (1 << power)) % len(edges)
+        return Exchange(outgoing=[edges[ahead]], incoming=[edges[peer]], weights=[0.5], own=0.5)

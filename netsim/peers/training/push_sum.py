@@ -35,7 +35,11 @@ class PushSum(ExchangeProtocol):
         """Create the parts that peers keep, which are their first models with weight 1, and lists of parts that arrive."""
         super().attach(host)
         peers = len(host.neighbours)
-        self._exchanges = [Exchange(host.outgoing(peer), edges, (), 0.0) for peer, edges in enumerate(host.neighbours)]
+        # Weights are not those of `Exchange`: they come with the parts (`mix`).
+        self._exchanges = [
+            Exchange(outgoing=host.outgoing(peer), incoming=edges, weights=(), own=0.0)
+            for peer, edges in enumerate(host.neighbours)
+        ]
         self._weight: FloatArray = np.ones(peers)
         """(K,) weight w of each peer; between sending and combining, the part that the peer keeps."""
         self._part: IntArray = host.model.copy()
@@ -64,7 +68,7 @@ class PushSum(ExchangeProtocol):
         # Training began with the model m = x / w and ended with n: the new sum is x + (n - m) = w m + (n - m).
         part = host.combine([model, int(host.model[peer])], [share, share * (weight - 1.0)])
         self._part[peer], self._weight[peer] = part, share * weight
-        host.send_model(peer, outgoing, round, part, share * weight)
+        host.send_model(peer, outgoing, key=round, model=part, attached=share * weight)
 
     def on_message(self, arrival: Arrival) -> None:
         """Keep the weight that comes with a part."""
@@ -84,9 +88,11 @@ class PushSum(ExchangeProtocol):
         parts += [(arrived[edge], weights.pop((round, edge))) for edge in sorted(arrived)]
         self._late[peer] = []
         # The new sum is that of all parts; dividing each by the new weight w gives the model x / w.
-        self._weight[peer] = total = sum(weight for _, weight in parts)
-        return [part for part, _ in parts], [1.0 / total] * len(parts)
+        new_weight = sum(weight for _, weight in parts)
+        self._weight[peer] = new_weight
+        return [part for part, _ in parts], [1.0 / new_weight] * len(parts)
 
     def kept(self) -> Iterable[int]:
         """Return the models in use, parts kept and late parts included."""
-        return [*super().kept(), *self._part.tolist(), *(model for late in self._late for model, _ in late)]
+        late_parts = [part for late in self._late for part, _ in late]
+        return [*super().kept(), *self._part.tolist(), *late_parts]
