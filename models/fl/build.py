@@ -110,6 +110,11 @@ def _methods(options: LearnerOptions, protection: Protection, compressions: tupl
     """Return the methods that the options name; `compressions`: of updates and of models."""
     if options.trainer is not None and options.local_training is not None:
         raise ParameterError("trainer", options.trainer, "give either this or local_training")
+    trainer = None
+    if options.trainer is not None:
+        # Trainers have no names: the kind is the user's own class or function.
+        trainer = _make_component("trainer", options.trainer, "kind", {}, {})
+    up_compression, down_compression = compressions
     return Methods(
         optimizer=_make_component("optimizer", options.optimizer, "kind", OPTIMIZERS, {}),
         mechanism=_make_component("mechanism", protection.mechanism, "mode", MECHANISMS, {}),
@@ -117,11 +122,11 @@ def _methods(options: LearnerOptions, protection: Protection, compressions: tupl
         aggregation=_make_component("aggregation", options.aggregation, "kind", ALL_AGGREGATIONS, {}),
         staleness=_make_component("staleness", options.staleness, "kind", STALENESS, {}),
         server_optimizer=_make_component("server_optimizer", options.server_optimizer, "kind", SERVER_OPTIMIZERS, {}),
-        trainer=None if options.trainer is None else _make_component("trainer", options.trainer, "kind", {}, {}),
+        trainer=trainer,
         local_training=options.local_training if callable(options.local_training) else None,
         metrics={metric.__name__: metric for metric in options.metrics},
-        compression=compressions[0],
-        down_compression=compressions[1],
+        compression=up_compression,
+        down_compression=down_compression,
     )
 
 

@@ -28,9 +28,12 @@ def crop_flip(x: Tensor, moves: Tensor) -> Tensor:
     `moves` (N, 3) from `draw_moves`; (PADDING, PADDING, 0) leaves an image unchanged.
     """
     count, _, height, width = x.shape
-    rows = moves[:, 0, None] + torch.arange(height, device=x.device)
-    columns = torch.arange(width, device=x.device).expand(count, -1)
-    columns = moves[:, 1, None] + torch.where(moves[:, 2, None] == 1, columns.flip(1), columns)
+    first_row, first_column, is_flipped = (numbers[:, None] for numbers in moves.unbind(1))
+    # Rows (N, H) and columns (N, W) of the padded image that each image shows.
+    rows = first_row + torch.arange(height, device=x.device)
+    straight = torch.arange(width, device=x.device).expand(count, -1)
+    columns = first_column + torch.where(is_flipped == 1, straight.flip(1), straight)
     padded = functional.pad(x, (PADDING,) * 4)
     sample = torch.arange(count, device=x.device)[:, None, None]
+    # Channels last, because all channels of a pixel are taken at once.
     return padded.permute(0, 2, 3, 1)[sample, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)

@@ -21,8 +21,9 @@ def draw_batches(shard: IntArray, generator: np.random.Generator, *, batch_size:
     batches of fewer `steps` are the first of those of more steps.
     """
     batches_of_epoch = math.ceil(len(shard) / batch_size)
+    epoch_count = math.ceil(steps / batches_of_epoch)
     # One row an epoch, filled up with -1 to whole batches.
-    epochs = np.full((math.ceil(steps / batches_of_epoch), batches_of_epoch * batch_size), -1, np.int64)
+    epochs = np.full((epoch_count, batches_of_epoch * batch_size), -1, np.int64)
     for epoch in epochs:
         epoch[: len(shard)] = shard[generator.permutation(len(shard))]
     return epochs.reshape(-1, batch_size)[:steps]
@@ -52,23 +53,30 @@ def stack_batches(batches: Sequence[IntArray], moves: Sequence[IntArray] | None,
     steps = np.array([len(batch) for batch in batches])
     # Clients may have batches of different sizes: smaller ones are filled up like short batches.
     shape = (int(steps[0]), len(batches), max(batch.shape[1] for batch in batches))
+    step_count, _, batch_size = shape
     samples = np.full(shape, -1, np.int64)
-    for k, batch in enumerate(batches):
-        samples[: steps[k], k, : batch.shape[1]] = batch
+    for client, batch in enumerate(batches):
+        samples[: steps[client], client, : batch.shape[1]] = batch
     if samples.min(initial=0) >= 0:
         # Fast path: no sample is missing.
-        chosen, weights, full = samples, np.full(shape, 1 / shape[2], np.float32), [True] * shape[0]
+        chosen, weights, full = samples, np.full(shape, 1 / batch_size, np.float32), [True] * step_count
     else:
         is_real = samples >= 0
         batch_sizes = is_real.sum(2)
+        # A client without any sample in a step has weights of 0; any number that exists will do, so take 0.
         chosen = np.maximum(np.where(is_real, samples, samples[:, :, :1]), 0)
         weights = (is_real / np.maximum(batch_sizes, 1)[:, :, None]).astype(np.float32)
-        clients_at_step = (steps > np.arange(shape[0])[:, None]).sum(1)
-        full = (batch_sizes.sum(1) == clients_at_step * shape[2]).tolist()
-    stacked = Stacked(steps, torch.from_numpy(chosen).to(device), torch.from_numpy(weights).to(device), full)
+        clients_at_step = (steps > np.arange(step_count)[:, None]).sum(1)
+        full = (batch_sizes.sum(1) == clients_at_step * batch_size).tolist()
+    stacked = Stacked(
+        steps=steps,
+        chosen=torch.from_numpy(chosen).to(device),
+        weights=torch.from_numpy(weights).to(device),
+        full=full,
+    )
     if moves is None:
         return stacked
-    shift = np.zeros((*shape, 3), np.int64)
-    for k, move in enumerate(moves):
-        shift[: steps[k], k, : move.shape[1]] = move
-    return stacked._replace(shifts=torch.from_numpy(shift).to(device))
+    shifts = np.zeros((*shape, 3), np.int64)
+    for client, move in enumerate(moves):
+        shifts[: steps[client], client, : move.shape[1]] = move
+    return stacked._replace(shifts=torch.from_numpy(shifts).to(device))

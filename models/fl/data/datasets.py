@@ -90,26 +90,26 @@ def _read_idx_file(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
     sample_shape = [28, 28] if "images" in path.name else []
     # The header: a magic number with the number of axes, then the length of each axis.
     start = 4 + 4 * (1 + len(sample_shape))
+    # 8: the numbers are bytes.
     has_header = data[:4] == bytes([0, 0, 8, 1 + len(sample_shape)]) and len(data) >= start
     shape = np.frombuffer(data[4:start], ">u4").tolist() if has_header else []
     if not has_header or shape[1:] != sample_shape or len(data) != start + math.prod(shape):
         raise ParameterError("data.kind", kind, f"{path} is truncated or no idx file; get it again")
-    known = _UNPACKED_MD5.get(kind, {}).get(path.name)
+    known_md5 = _UNPACKED_MD5.get(kind, {}).get(path.name)
     packed = path.with_name(path.name + ".gz")
-    if known is not None:
-        intact = _digest(data) == known
+    is_intact = True
+    if known_md5 is not None:
+        is_intact = _digest(data) == known_md5
     elif packed.is_file():
         content = packed.read_bytes()
-        intact = _digest(content) == packed_md5 and gzip.decompress(content) == data
-    else:
-        intact = True
-    if not intact:
+        is_intact = _digest(content) == packed_md5 and gzip.decompress(content) == data
+    if not is_intact:
         raise ParameterError("data.kind", kind, f"{path} has a wrong checksum; get it again")
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
 def _read_idx(kind: str, root: Path, dataset_class: Any) -> Arrays:
-    """Return the images and labels of a data set in idx files.
+    """Return the images and labels of a data set in idx files; raises ParameterError for damaged ones.
 
     `dataset_class`: the class of torchvision, which has the checksums of the packed files.
     """
@@ -122,17 +122,21 @@ def _read_idx(kind: str, root: Path, dataset_class: Any) -> Arrays:
             raise ParameterError("data.kind", kind, f"{problem}; get it again")
     # Images get an axis of one channel.
     return Arrays(
-        train_x[:, None], train_y.astype(np.int64), test_x[:, None], test_y.astype(np.int64), len(dataset_class.classes)
+        train_x=train_x[:, None],
+        train_y=train_y.astype(np.int64),
+        test_x=test_x[:, None],
+        test_y=test_y.astype(np.int64),
+        classes=len(dataset_class.classes),
     )
 
 
 def _check_checksums(kind: str, root: Path, dataset_class: Any) -> None:
     """Raise ParameterError if a file does not have the MD5 checksum that torchvision states; call it before unpickling."""
-    paths = data_paths(kind, root)
     meta = dataset_class.meta
-    sums = dict([*dataset_class.train_list, *dataset_class.test_list, (meta["filename"], meta["md5"])])
-    for path in paths:
-        if _digest(path.read_bytes()) != sums[path.name]:
+    # The lists of torchvision hold (file name, checksum).
+    md5_of = dict([*dataset_class.train_list, *dataset_class.test_list, (meta["filename"], meta["md5"])])
+    for path in data_paths(kind, root):
+        if _digest(path.read_bytes()) != md5_of[path.name]:
             raise ParameterError("data.kind", kind, f"{path} has a wrong checksum; get it again")
 
 
@@ -141,14 +145,17 @@ def _read_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
     `sklearn.datasets.load_digits` reads the same file, but imports estimators first, which takes as long as importing torch.
     """
+    path = None
     spec = importlib.util.find_spec("sklearn")
-    path = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz" if spec is not None and spec.origin else None
+    if spec is not None and spec.origin:
+        path = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
     if path is None or not path.is_file():
         raise ParameterError("data.kind", "digits", "is a file of scikit-learn's, which is not there; install scikit-learn again")
     with gzip.open(path, "rt", encoding="ascii") as lines:
         table = np.loadtxt(lines, np.int64, delimiter=",")
     if table.shape != (1797, 65):
         raise ParameterError("data.kind", "digits", f"{path} has the shape {table.shape}; must be (1797, 65)")
+    # A line holds the 64 pixels of an image, then its label.
     return table[:, :-1].astype(np.uint8).reshape(-1, 1, 8, 8), table[:, -1].copy()
 
 
@@ -179,8 +186,10 @@ def read_published(kind: str, root: Path, download: bool) -> Arrays:
     if kind == "digits":
         digits, labels = _read_digits()
         # The file is ordered by writer: every fifth image makes a test set of all writers.
-        test = np.arange(len(digits)) % 5 == 0
-        return Arrays(digits[~test], labels[~test], digits[test], labels[test], 10)
+        is_test = np.arange(len(digits)) % 5 == 0
+        return Arrays(
+            train_x=digits[~is_test], train_y=labels[~is_test], test_x=digits[is_test], test_y=labels[is_test], classes=10
+        )
     if not download:
         # Before the import of torchvision, which takes seconds.
         require_files(kind, root)
@@ -194,13 +203,16 @@ def read_published(kind: str, root: Path, download: bool) -> Arrays:
     if kind in ("mnist", "fashion-mnist"):
         return _read_idx(kind, root, dataset_class)
     _check_checksums(kind, root, dataset_class)
-    train, test = (dataset_class(str(root), train=train, download=False) for train in (True, False))
-
-    def arrays(part: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the images, with channels first, and labels of a part."""
-        return np.asarray(part.data).transpose(0, 3, 1, 2), np.asarray(part.targets, dtype=np.int64)
-
-    return Arrays(*arrays(train), *arrays(test), len(train.classes))
+    train = dataset_class(str(root), train=True, download=False)
+    test = dataset_class(str(root), train=False, download=False)
+    # The images of torchvision have their channels last.
+    return Arrays(
+        train_x=np.asarray(train.data).transpose(0, 3, 1, 2),
+        train_y=np.asarray(train.targets, dtype=np.int64),
+        test_x=np.asarray(test.data).transpose(0, 3, 1, 2),
+        test_y=np.asarray(test.targets, dtype=np.int64),
+        classes=len(train.classes),
+    )
 
 
 class _Scale(NamedTuple):
@@ -216,14 +228,15 @@ def _standard_scale(images: NDArray[Any]) -> _Scale:
     A constant channel gets the deviation 1.
     """
     if images.dtype != np.uint8:
-        axes = tuple(axis for axis in range(images.ndim) if axis != 1)
-        deviation = images.std(axes, dtype=np.float64)
-        return _Scale(images.mean(axes, dtype=np.float64), np.where(deviation > 0, deviation, 1.0))
-    counts = np.stack([np.bincount(images[:, c].ravel(), minlength=256) for c in range(images.shape[1])])
-    values = np.arange(256)
-    mean = counts @ values / counts.sum(1)
-    deviation = np.sqrt(np.maximum(counts @ values**2 / counts.sum(1) - mean**2, 0.0))
-    return _Scale(mean, np.where(deviation > 0, deviation, 1.0))
+        all_but_channels = tuple(axis for axis in range(images.ndim) if axis != 1)
+        mean = images.mean(all_but_channels, dtype=np.float64)
+        deviation = images.std(all_but_channels, dtype=np.float64)
+    else:
+        histograms = np.stack([np.bincount(images[:, c].ravel(), minlength=256) for c in range(images.shape[1])])
+        values, pixels = np.arange(256), histograms.sum(1)
+        mean = histograms @ values / pixels
+        deviation = np.sqrt(np.maximum(histograms @ values**2 / pixels - mean**2, 0.0))
+    return _Scale(shift=mean, divisor=np.where(deviation > 0, deviation, 1.0))
 
 
 def _scale_of(scale: str, kind: str | Source, name: str, images: NDArray[Any]) -> _Scale:
@@ -236,9 +249,10 @@ def _scale_of(scale: str, kind: str | Source, name: str, images: NDArray[Any]) -
     if scale == "standard":
         return _standard_scale(images)
     # The digits of scikit-learn have grey levels from 0 to 16.
-    channels, white = images.shape[1], 16.0 if kind == "digits" else 255.0
+    white = 16.0 if kind == "digits" else 255.0
     shift, divisor = {"unit": (0.0, white), "signed-unit": (white / 2, white / 2), "raw": (0.0, 1.0)}[scale]
-    return _Scale(np.full(channels, shift), np.full(channels, divisor))
+    channels = images.shape[1]
+    return _Scale(shift=np.full(channels, shift), divisor=np.full(channels, divisor))
 
 
 def _choose(usable: NDArray[np.int64], count: int | None, choice: str, generator: np.random.Generator) -> NDArray[np.int64]:
@@ -263,37 +277,44 @@ def load_dataset(data: DataOptions, *, root: Path, generator: np.random.Generato
     kind = data.kind
     if isinstance(kind, str):
         require_known(kind)
-    name = kind if isinstance(kind, str) else place_of(kind)
-    arrays = _read_once(kind, root, data.download, _stamps(kind, root)) if isinstance(kind, str) else read_own(kind)
-    train_x, train_y, test_x, test_y, classes = arrays
-    # One number for each channel, which is the second axis.
-    shift, divisor = (
-        numbers.astype(np.float32).reshape(-1, *[1] * (train_x.ndim - 2))
-        for numbers in _scale_of(data.scale, kind, name, train_x)
-    )
-
-    def tensors(images: NDArray[Any], labels: NDArray[Any], chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Return the `chosen` samples as tensors: scaled images, and labels."""
-        x = images[chosen].astype(np.float32)
-        x -= shift
-        x /= divisor
-        return torch.from_numpy(x), torch.from_numpy(labels[chosen].astype(np.int64))
-
-    check_counts(data, name, train=len(train_x), test=len(test_x))
-    usable = np.arange(len(train_x))
+        name, arrays = kind, _read_once(kind, root, data.download, _stamps(kind, root))
+    else:
+        name, arrays = place_of(kind), read_own(kind)
+    images, labels = arrays.train_x, arrays.train_y
+    scale = _scale_of(data.scale, kind, name, images)
+    check_counts(data, name, train=len(images), test=len(arrays.test_x))
+    usable = np.arange(len(images))
     if data.unused_samples:
-        usable = np.delete(usable, generator.choice(len(train_x), data.unused_samples, replace=False))
+        usable = np.delete(usable, generator.choice(len(images), data.unused_samples, replace=False))
     train = _choose(usable, data.samples, data.choice, generator)
-    test = _choose(np.arange(len(test_x)), data.test_samples, data.choice, generator)
+    test = _choose(np.arange(len(arrays.test_x)), data.test_samples, data.choice, generator)
     for_validation = np.zeros(len(train), np.bool_)
     if data.validation_samples:
         for_validation[generator.choice(len(train), data.validation_samples, replace=False)] = True
-    parity = data.labels == "parity"
+    train_x, train_y = _tensors(images, labels, train[~for_validation], scale)
+    validation_x, validation_y = _tensors(images, labels, train[for_validation], scale)
+    test_x, test_y = _tensors(arrays.test_x, arrays.test_y, test, scale)
+    by_parity = data.labels == "parity"
     return Dataset(
-        name,
-        2 if parity else classes,
-        *tensors(train_x, train_y, train[~for_validation]),
-        *tensors(test_x, test_y, test),
-        *tensors(train_x, train_y, train[for_validation]),
-        class_of=torch.arange(classes) % 2 if parity else None,
+        name=name,
+        classes=2 if by_parity else arrays.classes,
+        train_x=train_x,
+        train_y=train_y,
+        test_x=test_x,
+        test_y=test_y,
+        validation_x=validation_x,
+        validation_y=validation_y,
+        class_of=torch.arange(arrays.classes) % 2 if by_parity else None,
     )
+
+
+def _tensors(
+    images: NDArray[Any], labels: NDArray[Any], chosen: NDArray[np.int64], scale: _Scale
+) -> tuple[Tensor, Tensor]:
+    """Return the samples of numbers `chosen` as tensors: images on this `scale`, and labels."""
+    # One number for each channel, which is the second axis.
+    shift, divisor = (numbers.astype(np.float32).reshape(-1, *[1] * (images.ndim - 2)) for numbers in scale)
+    x = images[chosen].astype(np.float32)
+    x -= shift
+    x /= divisor
+    return torch.from_numpy(x), torch.from_numpy(labels[chosen].astype(np.int64))

@@ -77,10 +77,10 @@ def check_counts(data: DataOptions, name: str, *, train: int, test: int) -> int:
     for key, count, total in (("samples", data.samples, usable), ("test_samples", data.test_samples, test)):
         if count is not None and count > total:
             raise ParameterError(f"data.{key}", count, f"must be in 1..{total} ({name})")
-    kept = usable if data.samples is None else data.samples
-    if data.validation_samples >= kept:
-        raise ParameterError("data.validation_samples", data.validation_samples, f"must be in 0..{kept - 1}")
-    return kept - data.validation_samples
+    selected = usable if data.samples is None else data.samples
+    if data.validation_samples >= selected:
+        raise ParameterError("data.validation_samples", data.validation_samples, f"must be in 0..{selected - 1}")
+    return selected - data.validation_samples
 
 
 def published_sizes(kind: str) -> Sizes:
@@ -105,10 +105,8 @@ def require_files(kind: str, root: Path) -> None:
     missing = [path for path in data_paths(kind, root) if not path.is_file()]
     if not missing:
         return
-    packed = [path for path in missing if path.with_name(path.name + ".gz").is_file()]
-    remedy = (
-        f"unpack the .gz files in {packed[0].parent}"
-        if len(packed) == len(missing)
-        else "set NETSIM_DATA to the folder that holds them, or download = true in the scenario where the network allows"
-    )
+    if all(path.with_name(path.name + ".gz").is_file() for path in missing):
+        remedy = f"unpack the .gz files in {missing[0].parent}"
+    else:
+        remedy = "set NETSIM_DATA to the folder that holds them, or download = true in the scenario where the network allows"
     raise ParameterError("data.kind", kind, f"missing {', '.join(str(path) for path in missing)}; {remedy}")

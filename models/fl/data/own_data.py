@@ -61,19 +61,19 @@ def read_own(source: Source) -> Arrays:
         raise _make_error(name, f"fails ({type(error).__name__}: {error})") from error
     if len(arrays) != len(_PARTS):
         raise _make_error(name, f"returned {len(arrays)} values; it must return {', '.join(_PARTS)}")
-    # Check inputs and labels, first those of training, then those of the test.
-    for i in (0, 2):
-        part, x, y = _PARTS[i], arrays[i], arrays[i + 1]
-        if x.ndim < 2 or not x.size or x.dtype.kind not in "buif":
-            raise _make_error(name, f"{part}: {x.dtype} of shape {x.shape}; must be numbers of shape (samples, channels, ...)")
-        if x.dtype.kind == "f" and not np.isfinite(x).all():
-            raise _make_error(name, f"{part}: some are not finite; replace them")
-        if y.shape != x.shape[:1] or y.dtype.kind not in "ui" or y.min() < 0:
-            raise _make_error(name, f"{_PARTS[i + 1]}: {y.dtype} of shape {y.shape}; must be {len(x)} whole numbers >= 0")
     train_x, train_y, test_x, test_y = arrays
+    for kind, x, y in (("training", train_x, train_y), ("test", test_x, test_y)):
+        if x.ndim < 2 or not x.size or x.dtype.kind not in "buif":
+            shape = f"{x.dtype} of shape {x.shape}"
+            raise _make_error(name, f"{kind} inputs: {shape}; must be numbers of shape (samples, channels, ...)")
+        if x.dtype.kind == "f" and not np.isfinite(x).all():
+            raise _make_error(name, f"{kind} inputs: some are not finite; replace them")
+        if y.shape != x.shape[:1] or y.dtype.kind not in "ui" or y.min() < 0:
+            raise _make_error(name, f"{kind} labels: {y.dtype} of shape {y.shape}; must be {len(x)} whole numbers >= 0")
     if test_x.shape[1:] != train_x.shape[1:]:
         raise _make_error(name, f"test inputs have shape {test_x.shape[1:]}, training inputs {train_x.shape[1:]}; must be alike")
     classes = 1 + int(max(train_y.max(), test_y.max()))
-    if not train_x.dtype == test_x.dtype == np.uint8:
+    both_bytes = train_x.dtype == np.uint8 and test_x.dtype == np.uint8
+    if not both_bytes:
         train_x, test_x = train_x.astype(np.float32), test_x.astype(np.float32)
     return Arrays(train_x, train_y.astype(np.int64), test_x, test_y.astype(np.int64), classes)

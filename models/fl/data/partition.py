@@ -68,9 +68,10 @@ def _dirichlet_counts(samples: int, clients: int, concentration: float, minimum:
     rest = samples - clients * minimum
     exact = _dirichlet(concentration, clients, rng) * rest
     counts = np.floor(exact).astype(np.int64)
-    left_over = rest - int(counts.sum())
     # The samples left over by rounding down go to the clients of largest remainder.
-    counts[np.argsort(counts - exact, kind="stable")[:left_over]] += 1
+    left_over = rest - int(counts.sum())
+    largest_first = np.argsort(counts - exact, kind="stable")
+    counts[largest_first[:left_over]] += 1
     return counts + minimum
 
 
@@ -150,13 +151,15 @@ def dominant_label(
     """
     _check(len(labels), clients, minimum, concentration=concentration, share=share)
     sizes = _dirichlet_counts(len(labels), clients, concentration, minimum, generator)
+    # Labels are numbered 0, 1, ... in the order of `names`; the arrays below have an entry for each.
     names, label_numbers = np.unique(labels, return_inverse=True)
     # Samples of each label in random order. They are given away from the end; `left` counts those not given away yet.
     pools = [generator.permutation(np.flatnonzero(label_numbers == number)) for number in range(len(names))]
     left = np.array([len(pool) for pool in pools])
     prior = left / len(labels)
     uses = np.zeros(len(names), np.int64)
-    shards: list[list[IntArray]] = [[] for _ in range(clients)]
+    dominant: list[IntArray] = [np.zeros(0, np.int64) for _ in range(clients)]
+    """Samples of each client's dominant label, beside those in the i.i.d. rest."""
     # The largest client first: it needs the most samples of one label.
     for client in np.argsort(-sizes, kind="stable").tolist():
         # With e samples of a label first, e + (size - e) prior samples of the client have it: `share` of them for this e.
@@ -165,16 +168,16 @@ def dominant_label(
         possible = np.flatnonzero(needed <= left)
         if not len(possible):
             raise ParameterError("share", share, f"no label has the {int(needed.min())} samples wanted for client {client}")
-        label = int(generator.choice(possible[uses[possible] == uses[possible].min()]))
+        least_used = possible[uses[possible] == uses[possible].min()]
+        label = int(generator.choice(least_used))
         uses[label] += 1
         end = left[label]
         left[label] -= needed[label]
-        shards[client].append(pools[label][left[label] : end])
-    rest = generator.permutation(np.concatenate([pool[:count] for pool, count in zip(pools, left.tolist(), strict=True)]))
-    missing = sizes - np.array([len(shard[0]) for shard in shards])
-    for shard, iid_samples in zip(shards, _split(rest, missing), strict=True):
-        shard.append(iid_samples)
-    return [np.sort(np.concatenate(shard)) for shard in shards]
+        dominant[client] = pools[label][left[label] : end]
+    rest = np.concatenate([pool[:count] for pool, count in zip(pools, left.tolist(), strict=True)])
+    missing = sizes - np.array([len(shard) for shard in dominant])
+    iid = _split(generator.permutation(rest), missing)
+    return [np.sort(np.concatenate([own, others])) for own, others in zip(dominant, iid, strict=True)]
 
 
 def label_dirichlet(
@@ -287,7 +290,10 @@ def file(
 
 
 def _read_owners(path: str, samples: int, clients: int, minimum: int) -> IntArray:
-    """Return the client of every sample (N,) from a file, -1 for none. Raises ParameterError for a file that is no partition."""
+    """Return the client of every sample (N,) from a file, -1 for none.
+
+    Raises ParameterError for a file that is no partition, or gives a client fewer than `minimum` samples.
+    """
     try:
         refuse_special(path)
         if Path(path).suffix == ".npy":
@@ -344,17 +350,18 @@ def make_partition(labels: IntArray, spec: Mapping[str, Any], *, clients: int, g
     """
     options = dict(spec)
     kind = options.pop("kind", None)
-    own = callable(kind)
-    if not own and kind not in PARTITIONS:
+    is_own = callable(kind)
+    if not is_own and kind not in PARTITIONS:
         raise ParameterError("partition.kind", kind, f"must be one of {', '.join(PARTITIONS)}")
-    function: Partition = kind if own else PARTITIONS[kind]
+    function: Partition = kind if is_own else PARTITIONS[kind]
     check_options("partition", function, options, supplied=("labels", "clients", "generator"))
-    if not own:
+    if not is_own:
         return list(function(labels, clients=clients, generator=generator, **options))
     name = place_of(function)
     try:
         shards = list(function(labels, clients=clients, generator=generator, **options))
     except ParameterError as error:
+        # A refusal of one of its options says already what to change.
         if error.name in options:
             raise
         raise _make_error(name, f"fails ({type(error).__name__}: {error})") from error

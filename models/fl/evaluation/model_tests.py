@@ -40,7 +40,8 @@ class Unscored(NamedTuple):
         """Return the record after an evaluation at the close of `round` that found `samples` test samples without scores."""
         if not samples:
             return Unscored(self.of)
-        return Unscored(self.of, samples, round if self.since_round is None else self.since_round)
+        since = round if self.since_round is None else self.since_round
+        return Unscored(self.of, samples=samples, since_round=since)
 
 
 class ModelTests:
@@ -83,11 +84,12 @@ class ModelTests:
         """
         if self._best_loss is None:
             return new
-        loss = self._evaluator.quality(self._versions.newest + 1, new, batch_statistics=self._work.local_statistics).loss
+        next_version = self._versions.newest + 1
+        loss = self._evaluator.quality(next_version, new, batch_statistics=self._work.local_statistics).loss
         if loss < self._best_loss:
             self._best_loss = loss
             return new
-        # The evaluator has kept the quality of `new` under the number of the next version, which the present model will get.
+        # The present model becomes the next version, under whose number the evaluator has now kept the quality of `new`.
         self._evaluator.forget()
         return model
 

@@ -43,17 +43,15 @@ class Probing:
         rows = [self._rows(client, round, samples) for client in numbers]
         if statistics is None:
             return self._moments(model, rows, batch_statistics=False)
-        # Every client has a model of its own, with its statistics, and so a pass of its own.
-        width = self._trainer.parameters
-        columns = [
-            self._moments(
-                torch.cat([model[:width], statistics[client]]) if client in statistics else model,
-                [client_rows],
-                batch_statistics=client not in statistics,
-            )
-            for client, client_rows in zip(numbers, rows, strict=True)
-        ]
-        return np.concatenate([np.zeros((2, 0)), *columns], axis=1)
+        moments: FloatArray = np.zeros((2, len(numbers)))
+        for column, (client, client_rows) in enumerate(zip(numbers, rows, strict=True)):
+            # Every client has a model of its own, with its statistics, and so a pass of its own.
+            own_model = model
+            if client in statistics:
+                own_model = torch.cat([model[: self._trainer.parameters], statistics[client]])
+            of_client = self._moments(own_model, [client_rows], batch_statistics=client not in statistics)
+            moments[:, column] = of_client[:, 0]
+        return moments
 
     def _rows(self, client: int, round: int, samples: int | None) -> IntArray:
         """Return the numbers of a client's training samples to score: `samples` drawn without replacement; None: all."""
@@ -71,7 +69,8 @@ class Probing:
             return np.zeros((2, 0))
         counts = np.array([len(of_client) for of_client in rows])
         all_rows = torch.from_numpy(np.concatenate(rows)).to(self._trainer.device)
-        owners = torch.from_numpy(np.repeat(np.arange(len(rows)), counts)).to(self._trainer.device)
+        # Column of `totals` of each sample: its client.
+        columns = torch.from_numpy(np.repeat(np.arange(len(rows)), counts)).to(self._trainer.device)
         totals = torch.zeros((2, len(rows)), dtype=torch.float64, device=self._trainer.device)
         done = 0
         batches = score_batches(
@@ -83,7 +82,7 @@ class Probing:
         )
         for scores, labels in batches:
             losses = bound_losses(self._loss.value(scores, labels)).double()
-            totals.index_add_(1, owners[done : done + len(labels)], torch.stack([losses, losses.square()]))
+            totals.index_add_(1, columns[done : done + len(labels)], torch.stack([losses, losses.square()]))
             done += len(labels)
         moments: FloatArray = totals.cpu().numpy() / counts
         moments[1] = np.sqrt(moments[1])

@@ -89,6 +89,7 @@ def score_batches(
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
+            # Repeat this batch, in halves.
             size = _halve_batch(trainer, len(labels), error)
             continue
         first += size
@@ -129,19 +130,24 @@ def measure(
     No sample's loss counts as more than `losses.LOSS_CEILING`. `batch_statistics`: True to normalise each batch by itself, not
     by the model's running statistics. `scores_out`: list to which the scores (b, classes) of each batch are appended, or None.
     """
-    right, finite, total_loss = [], [], torch.zeros((), dtype=torch.float64, device=x.device)
+    # One mask for each batch.
+    right: list[Tensor] = []
+    finite: list[Tensor] = []
+    total_loss = torch.zeros((), dtype=torch.float64, device=x.device)
     batches = score_batches(
         trainer, model, len(y), lambda first, last: (x[first:last], y[first:last]), batch_statistics=batch_statistics
     )
     for scores, labels in batches:
         if scores_out is not None:
             scores_out.append(scores)
-        finite.append(finite_rows(scores))
-        right.append((scores.argmax(1) == labels) & finite[-1])
+        is_scored = finite_rows(scores)
+        finite.append(is_scored)
+        # The largest of scores that are not finite means nothing.
+        right.append((scores.argmax(1) == labels) & is_scored)
         total_loss += sum_bounded(loss.value(scores, labels))
     # Both masks leave the device in a single transfer: each transfer waits for the device.
     is_right, is_finite = torch.stack([torch.cat(right), torch.cat(finite)]).cpu().numpy()
-    return SampleResults(is_right, float(total_loss) / len(y), len(y) - int(is_finite.sum()))
+    return SampleResults(is_right=is_right, loss=float(total_loss) / len(y), unscored=len(y) - int(is_finite.sum()))
 
 
 def _halve_batch(trainer: LocalTrainer, samples: int, error: Exception) -> int:
@@ -156,8 +162,9 @@ def _halve_batch(trainer: LocalTrainer, samples: int, error: Exception) -> int:
             f"device = {trainer.device.type!r}: out of memory while testing a single sample; use a smaller network, or "
             "device = 'cpu'"
         ) from error
-    trainer.note(f"out of memory while testing {samples} samples at once: tested {samples // 2} at once")
-    return samples // 2
+    half = samples // 2
+    trainer.note(f"out of memory while testing {samples} samples at once: tested {half} at once")
+    return half
 
 
 def draw_local_sets(
@@ -174,7 +181,9 @@ def draw_local_sets(
     """
     clients = len(label_counts)
     if local == "iid":
-        orders = [generator.permutation(len(labels)) for _ in range(math.ceil(clients * samples / len(labels)))]
+        # As many random orders of all samples as give every client its share.
+        order_count = math.ceil(clients * samples / len(labels))
+        orders = [generator.permutation(len(labels)) for _ in range(order_count)]
         return np.concatenate(orders)[: clients * samples].reshape(clients, samples)
     if local != "own":
         raise ParameterError("local", local, "must be 'iid' or 'own'")
@@ -185,12 +194,12 @@ def draw_local_sets(
         if not counts.any():
             raise ValueError(f"there is none of any label that client {client} holds; keep more samples, or share them out alike")
         needed = _whole_shares(counts / counts.sum(), samples)
-        # Draw with replacement only where there are too few samples of a label.
-        drawn = [
-            generator.choice(pools[label], needed[label], replace=bool(needed[label] > len(pools[label])))
-            for label in np.flatnonzero(needed).tolist()
-        ]
-        sets[client] = np.concatenate(drawn)
+        parts = []
+        for label in np.flatnonzero(needed).tolist():
+            # Draw with replacement only where there are too few samples of a label.
+            replace = bool(needed[label] > len(pools[label]))
+            parts.append(generator.choice(pools[label], needed[label], replace=replace))
+        sets[client] = np.concatenate(parts)
     return sets
 
 
@@ -201,7 +210,9 @@ def _whole_shares(share: FloatArray, total: int) -> IntArray:
     """
     exact = share * total
     counts = np.floor(exact).astype(np.int64)
-    counts[np.argsort(counts - exact, kind="stable")[: total - int(counts.sum())]] += 1
+    missing = total - int(counts.sum())
+    lost_most_first = np.argsort(counts - exact, kind="stable")
+    counts[lost_most_first[:missing]] += 1
     return counts
 
 
@@ -228,11 +239,12 @@ class Evaluator:
         self._scores: list[Tensor] | None = None
         self._x, self._y = dataset.test_x.to(trainer.device), dataset.targets(dataset.test_y).to(trainer.device)
         self._labels, self._label_counts = dataset.test_y.numpy(), label_counts
+        # Without a period, evaluate after every round.
         self._every_rounds, self._every_s = options.evaluate_every_rounds or 1, options.evaluate_every_s
         self._local_samples = options.local_test_samples or max(1, len(self._y) // len(label_counts))
         self._sets: dict[LocalTest, IntArray] = {}
         self._last_measurement: _Measurement | None = None
-        """Version last measured, True (n,) for test samples it classifies correctly, and its quality."""
+        """Measurement of the version last measured; None: none since the start, or since `forget`."""
         self.due_s = 0.0
         """Time from which on the next evaluation is due, if evaluations go by simulated time."""
 
@@ -264,7 +276,8 @@ class Evaluator:
         # The user's metrics may be slow, so that they are computed only for models that are reported.
         if self._metrics and not measurement.quality.metrics:
             quality = replace(measurement.quality, metrics=self._own_metrics())
-            measurement = self._last_measurement = measurement._replace(quality=quality)
+            measurement = measurement._replace(quality=quality)
+            self._last_measurement = measurement
         return measurement.quality
 
     def accuracy(self, model: Tensor, *, batch_statistics: bool) -> float:
@@ -286,12 +299,11 @@ class Evaluator:
 
     def local_tests(self, local: LocalTest) -> IntArray:
         """Return every client's local test set (K, n) (see `draw_local_sets`), drawn once."""
-        sets = self._sets.get(local)
-        if sets is None:
+        if local not in self._sets:
             generator = self._streams.generator(f"local-tests-{local}")
             counts, samples = self._label_counts, self._local_samples
-            sets = self._sets[local] = draw_local_sets(self._labels, counts, local, samples=samples, generator=generator)
-        return sets
+            self._sets[local] = draw_local_sets(self._labels, counts, local, samples=samples, generator=generator)
+        return self._sets[local]
 
     def opinions(self, version: int, model: Tensor, local: LocalTest, statistics: Mapping[int, Tensor] | None) -> FloatArray:
         """Return the accuracy (K,) of `model` on every client's local test set, in [0, 1].
@@ -301,8 +313,9 @@ class Evaluator:
         """
         sets = self.local_tests(local)
         if statistics is None:
-            right: FloatArray = self._measure(version, model, False).is_right[sets].mean(1)
-            return right
+            is_right = self._measure(version, model, batch_statistics=False).is_right
+            accuracies: FloatArray = is_right[sets].mean(1)
+            return accuracies
         return np.array(
             [self._opinion_with_own_statistics(model, statistics.get(client), rows) for client, rows in enumerate(sets)]
         )
@@ -312,14 +325,16 @@ class Evaluator:
         if statistics is not None:
             model = torch.cat([model[: self._trainer.parameters], statistics])
         chosen = torch.from_numpy(rows).to(self._y.device)
-        result = measure(self._trainer, model, self._x[chosen], self._y[chosen], self._loss, statistics is None)
+        x, y = self._x[chosen], self._y[chosen]
+        result = measure(self._trainer, model, x, y, self._loss, batch_statistics=statistics is None)
         return float(result.is_right.mean())
 
     def _measure(self, version: int, model: Tensor, batch_statistics: bool) -> _Measurement:
         """Return the measurement of `model` on the test set; measured once for a `version`, and kept until the next one."""
         if self._last_measurement is None or self._last_measurement.version != version:
+            # Keep the scores for the user's metrics (`_own_metrics`).
             self._scores = [] if self._metrics else None
             result = measure(self._trainer, model, self._x, self._y, self._loss, batch_statistics, self._scores)
-            quality = Quality(float(result.is_right.mean()), result.loss, result.unscored)
+            quality = Quality(accuracy=float(result.is_right.mean()), loss=result.loss, unscored=result.unscored)
             self._last_measurement = _Measurement(version, result.is_right, quality)
         return self._last_measurement

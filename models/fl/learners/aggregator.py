@@ -80,15 +80,17 @@ class Aggregator:
     def collect(self, updates: list[Update], want_losses: bool, *, compress: bool = True) -> tuple[ComputedUpdates, BoolArray]:
         """Compute `updates`; return the content that their clients send, and True (n,) for finite ones. Others become zeros.
 
-        `want_losses`: True to measure the losses of training. `compress`: False for content that is not sent.
+        Clients go on from the states after this training, and the counts of updates grow. `want_losses`: True to measure the
+        losses of training. `compress`: False for content that is not sent.
         """
         computed = self._work.content(updates, self._store, want_losses=want_losses, compress=compress)
         self._work.keep(computed)
         self.trained_updates += len(updates)
         accepted: BoolArray = finite_rows(computed.content).cpu().numpy()
         if not accepted.all():
-            computed.content[torch.from_numpy(~accepted).to(computed.content.device)] = 0.0
-            self.refused_updates += int((~accepted).sum())
+            refused = ~accepted
+            computed.content[torch.from_numpy(refused).to(computed.content.device)] = 0.0
+            self.refused_updates += int(refused.sum())
         return computed, accepted
 
     def trained_models(self, updates: list[Update]) -> Tensor:
@@ -99,7 +101,7 @@ class Aggregator:
         Raises:
             AnswerError: a user's trainer returned a state: models may be computed in another order than they were begun.
         """
-        computed, _ = self.collect(updates, False, compress=False)
+        computed, _ = self.collect(updates, want_losses=False, compress=False)
         for result in computed.results.values():
             if result.state is not None:
                 raise AnswerError("trainer", "train", result.state, "a peer keeps its model only; return no state")
@@ -120,26 +122,28 @@ class Aggregator:
         demands = aggregation.demands
         clients = np.array([update.client for update in updates])
         # Before training: probing scores the model that clients receive, not the one that they make of it.
-        received = self._received_losses(clients) if demands.loss == "received" else None
+        losses = self._received_losses(clients) if demands.loss == "received" else None
         computed, accepted = self.collect(updates, want_losses or demands.loss == "running")
         if not accepted.any():
             return computed, None
-        losses = received if computed.first is None or received is not None else computed.first.mean
-        starts, content = computed.starts, computed.content
+        if losses is None and computed.first is not None:
+            losses = computed.first.mean
         # A slice where possible: rows by index are copied.
-        kept: slice | Tensor = slice(None) if accepted.all() else torch.from_numpy(accepted).to(content.device)
-        version = versions.newest
-        staleness = version - np.array([update.version for update in updates])[accepted]
-        zeta = self.contribution()[clients[accepted]] if aggregation.needs_contribution else None
-        check_fresh_updates(demands, updates, staleness)
+        rows: slice | Tensor = slice(None) if accepted.all() else torch.from_numpy(accepted).to(computed.content.device)
+        starts, content = computed.starts[rows], computed.content[rows]
         accepted_updates = [updates[row] for row in np.flatnonzero(accepted)]
+        clients = clients[accepted]
+        version = versions.newest
+        staleness = version - np.array([update.version for update in accepted_updates])
+        zeta = self.contribution()[clients] if aggregation.needs_contribution else None
+        check_fresh_updates(demands, updates, staleness)
 
         def stored_starts() -> Tensor:
             """Return the models (n, d) from which the accepted updates started, as the server stores them."""
             return torch.stack([self._store[update.start] for update in accepted_updates])
 
         arrivals = Arrivals(
-            self._data_sizes[clients[accepted]],
+            self._data_sizes[clients],
             staleness,
             zeta,
             partial(self._streams.generator, "aggregation", version),
@@ -152,11 +156,12 @@ class Aggregator:
         )
         model = versions.model
         factors = check_factors(self._methods.staleness.factor(staleness), staleness)
-        step = aggregation.step(model, starts[kept], content[kept], arrivals, factors)
-        self.record(clients[accepted], content[kept], starts[kept] + content[kept])
+        step = aggregation.step(model, starts, content, arrivals, factors)
+        self.record(clients, content, starts + content)
         check_step("aggregation", step, model)
         if computed.own is not None and computed.after is not None:
-            self._work.corrections.deliver(clients[accepted].tolist(), computed.own[kept], computed.after[kept])
+            self._work.corrections.deliver(clients.tolist(), computed.own[rows], computed.after[rows])
+            # After `deliver`: the server's part is made of the new mean.
             self._work.corrections.add_to(step, self._trainer.layout.columns)
         return computed, step
 
@@ -169,24 +174,25 @@ class Aggregator:
         """
         held, renewed = deliveries.held, deliveries.renewed
         if not updates:
-            nothing = self._store[present][None][:0]
-            return None, cache.step(deliveries.clients, nothing, held=held, renewed=renewed, present=present)
+            no_models = self._store[present][None][:0]
+            return None, cache.step(deliveries.clients, no_models, held=held, renewed=renewed, present=present)
         computed, accepted = self.collect(updates, want_losses)
         rows = torch.from_numpy(np.flatnonzero(accepted)).to(computed.content.device)
         clients, content = deliveries.clients[accepted], computed.content[rows]
         models = computed.starts[rows] + content
         self.record(clients, content, models)
-        later = None if held is None else held[accepted]
-        return computed, cache.step(clients, models, held=later, renewed=renewed, present=present)
+        accepted_held = None if held is None else held[accepted]
+        return computed, cache.step(clients, models, held=accepted_held, renewed=renewed, present=present)
 
     def optimize(self, model: Tensor, step: Tensor) -> Tensor:
         """Return the model (d,) that the server optimizer makes of `model` and an aggregated `step` (d,). Frozen columns stay.
 
         `step` is overwritten. Running statistics, the columns after the parameters, are added without the optimizer.
         """
-        width = self._trainer.parameters
         step.clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
-        step[:width] = check_step("server_optimizer", self._methods.server_optimizer.step(step[:width]), step[:width])
+        of_parameters = step[: self._trainer.parameters]
+        optimized = self._methods.server_optimizer.step(of_parameters)
+        of_parameters.copy_(check_step("server_optimizer", optimized, of_parameters))
         return self.add_step(model, step)
 
     def add_step(self, model: Tensor, step: Tensor) -> Tensor:
@@ -214,7 +220,7 @@ class Aggregator:
             "refused_updates": self.refused_updates,
             "server_optimizer": self._methods.server_optimizer.state_dict(),
         }
-        return state | ({} if self._contributions is None else {"contributions": self._contributions.state_dict()})
+        return state if self._contributions is None else state | {"contributions": self._contributions.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         """Restore counts, the server optimizer and contributions."""

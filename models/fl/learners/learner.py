@@ -74,6 +74,13 @@ class Delivered(Protocol):
         """Clients (j,) whose entries of the cache become the present model first; None: none."""
 
 
+def delivered_rows(deliveries: Delivered) -> list[tuple[int, int, int, float, int]]:
+    """Return client, round, version, epsilon and number of steps (0: as planned) of each of the `deliveries`."""
+    steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
+    columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
 class FederatedLearner:
     """Trains the clients whose updates were delivered, all in one call, and aggregates what they sent into the model.
 
@@ -162,9 +169,10 @@ class FederatedLearner:
     def notes(self) -> list[str]:
         """Sentences for the user: computations beside updates, and events of training."""
         of_method = self._methods.aggregation.demands.description
+        # Of an eager trainer, time and tables count what it processes: nothing differs.
         of_work = None if self.eager else self._work.counted.description
-        sentences = [of_method, self._work.description_of_reports, of_work]
-        return [*(sentence for sentence in sentences if sentence is not None), *self._trainer.notes]
+        descriptions = [of_method, self._work.description_of_reports, of_work]
+        return [text for text in descriptions if text is not None] + self._trainer.notes
 
     @property
     def trained_updates(self) -> int:
@@ -190,7 +198,8 @@ class FederatedLearner:
         """Return the requested content of all `computed` updates (None: there are none); None if nothing is requested."""
         if not (want_updates or want_losses):
             return None
-        return self._content(computed, 0 if computed is None else len(computed.content), want_updates, want_losses)
+        count = 0 if computed is None else len(computed.content)
+        return self._content(computed, count, want_updates, want_losses)
 
     def retain(self, versions: list[int]) -> None:
         """Keep only `versions` of the model: updates in flight started from them. Called after every aggregation.
@@ -261,7 +270,10 @@ class FederatedLearner:
         """
         requested = [0] * len(clients) if steps is None else steps.tolist()
         start = self.versions.start(version)
-        return [Update(client, round, start, math.inf, count) for client, count in zip(clients.tolist(), requested, strict=True)]
+        return [
+            Update(client=client, round=round, start=start, epsilon=math.inf, steps=step_count)
+            for client, step_count in zip(clients.tolist(), requested, strict=True)
+        ]
 
     def on_delivery(self, client: int, round: int) -> None:
         """Keep the result of the update that `client` began in `round`, trained ahead of its delivery, which has now come."""
@@ -298,12 +310,10 @@ class FederatedLearner:
         return self._work.executor.facts()
 
     def _delivered_updates(self, deliveries: Delivered) -> list[Update]:
-        """Return the delivered updates, each with the model that it started from."""
-        steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
-        columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
+        """Return the delivered updates, each with the model that it started from; raises ParameterError for one not kept."""
         return [
-            Update(client, round, self.versions.start(version), epsilon, step_count)
-            for client, round, version, epsilon, step_count in zip(*(column.tolist() for column in columns), strict=True)
+            Update(client=client, round=round, start=self.versions.start(version), epsilon=epsilon, steps=steps)
+            for client, round, version, epsilon, steps in delivered_rows(deliveries)
         ]
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
@@ -318,6 +328,7 @@ class FederatedLearner:
         """
         new = self._delivered_updates(deliveries)
         wants_content = want_updates or want_losses
+        # A cache makes a step without updates, too.
         if not new and self._cache is None:
             return self._content(None, 0, want_updates, want_losses) if wants_content else None
         computed: ComputedUpdates | None = None
@@ -342,19 +353,22 @@ class FederatedLearner:
         """Return the requested content of the last `new` of the `computed` updates; the ones before waited in the buffer."""
         width = self._trainer.parameters
         if computed is None:
+            no_updates = np.zeros((0, width)) if want_updates else None
             no_losses = np.zeros(0) if want_losses else None
-            return Content(np.zeros((0, width)) if want_updates else None, no_losses, no_losses)
-        first_pass, new_rows = computed.first if want_losses else None, slice(len(computed.content) - new, None)
-        return Content(
-            computed.content[new_rows, :width].cpu().numpy().astype(np.float64) if want_updates else None,
-            None if first_pass is None else first_pass.mean[new_rows],
-            None if first_pass is None else first_pass.rms[new_rows],
-        )
+            return Content(updates=no_updates, loss=no_losses, loss_rms=no_losses)
+        new_rows = slice(len(computed.content) - new, None)
+        updates = loss = loss_rms = None
+        if want_updates:
+            # Running statistics, the columns after the parameters, are no part of this content.
+            updates = computed.content[new_rows, :width].cpu().numpy().astype(np.float64)
+        if want_losses and computed.first is not None:
+            loss, loss_rms = computed.first.mean[new_rows], computed.first.rms[new_rows]
+        return Content(updates=updates, loss=loss, loss_rms=loss_rms)
 
     def _aggregate_updates(self, updates: list[Update], want_losses: bool) -> ComputedUpdates:
-        """Train `updates` and aggregate them into the model; return what they computed."""
-        totals = (len(self.data_sizes), int(self.data_sizes.sum()))
-        computed, step = self.aggregator.compute_step(updates, self.versions, totals, want_losses)
+        """Train `updates` and aggregate them into the model, which stays if none is finite; return what they computed."""
+        clients_and_samples = (len(self.data_sizes), int(self.data_sizes.sum()))
+        computed, step = self.aggregator.compute_step(updates, self.versions, clients_and_samples, want_losses)
         if step is not None:
             self.apply_step(step)
         return computed
@@ -365,9 +379,13 @@ class FederatedLearner:
         return self.tests.losses_of(clients, 0, None, received)
 
     def apply_step(self, step: torch.Tensor) -> None:
-        """Apply an aggregated `step` (d,) to the present model by the server optimizer; the result is the next version."""
-        model = self.versions.model
-        self.versions.push(self.tests.better_model(self.aggregator.optimize(model, step), model))
+        """Apply an aggregated `step` (d,) to the present model by the server optimizer; the result is the next version.
+
+        `ModelTests.better_model` may keep the present model instead. `step` is overwritten.
+        """
+        present = self.versions.model
+        new = self.aggregator.optimize(present, step)
+        self.versions.push(self.tests.better_model(new, present))
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Return the quality of the present model, or None if no evaluation is due: see `ModelTests`."""
@@ -386,8 +404,9 @@ class FederatedLearner:
         return self.aggregator.contribution()
 
     def state_dict(self) -> State:
-        """Return models, local work, tests and aggregation, and the updates that wait in the buffer."""
+        """Return models, local work, tests and aggregation, and the updates that wait in the buffer, as one flat dictionary."""
         state = self.versions.state_dict() | self._work.state_dict() | self.tests.state_dict() | self.aggregator.state_dict()
+        # In the order in which `load_state_dict` reads the fields.
         state["waiting"] = [
             [update.client, update.round, update.start.number, update.epsilon, update.steps] for update in self._waiting
         ]
@@ -397,10 +416,10 @@ class FederatedLearner:
         """Restore a saved state."""
         # Versions first: waiting updates start from them.
         self.versions.load_state_dict(state)
-        self._waiting = [
-            Update(int(client), int(round), self.versions.id(int(version)), float(epsilon), int(steps))
-            for client, round, version, epsilon, steps in state["waiting"]
-        ]
+        self._waiting = []
+        for client, round, version, epsilon, steps in state["waiting"]:
+            start = self.versions.id(int(version))
+            self._waiting.append(Update(int(client), int(round), start, epsilon=float(epsilon), steps=int(steps)))
         self._work.load_state_dict(state, self._device)
         if self._cache is not None:
             self._cache.load_state_dict(state["cache"], self._device)

@@ -58,7 +58,9 @@ class Methods:
     @property
     def own_key(self) -> str | None:
         """Name of the option that holds `own_trainer`, or None."""
-        return "local_training" if self.local_training is not None else None if self.trainer is None else "trainer"
+        if self.local_training is not None:
+            return "local_training"
+        return None if self.trainer is None else "trainer"
 
     def local_trainer(self, task: Task, device: torch.device, options: TrainingOptions) -> LocalTrainer:
         """Return the object that trains copies of the task's network on `device`, to which it also moves the data."""

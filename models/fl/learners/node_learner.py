@@ -14,7 +14,7 @@ from torch import Tensor
 from models.fl.aggregation.cache import ModelCache
 from models.fl.aggregation.rules import sum_weighted
 from models.fl.evaluation.quality import Quality
-from models.fl.learners.learner import Content, Delivered, FederatedLearner
+from models.fl.learners.learner import Content, Delivered, FederatedLearner, delivered_rows
 from models.fl.learners.versions import Versions
 from models.fl.store.models import SERVER, ModelId, edge_node
 from models.fl.training.local_work import ComputedUpdates, Update
@@ -86,14 +86,16 @@ class NodeLearner:
         A term is the work of an edge from one model of the node above to the next.
         """
         assert self._above is not None
-        model, before = self._above._versions[version].clone(), self._versions.model
+        received, before = self._above._versions[version].clone(), self._versions.model
         if ahead and self._sent is not None:
-            self._versions.push(self._learner.aggregator.add_step(self._versions.model, model - self._sent))
+            # received + (present - sent), as a step from the present model.
+            self._versions.push(self._learner.aggregator.add_step(before, received - self._sent))
         else:
-            self._versions.push(model)
+            self._versions.push(received)
             self._arrived.clear()
         self._sent = None
         if self.cache is not None:
+            # The cache moves with the model, so that its mean stays the model.
             self.cache.shift(self._versions.model - before)
 
     def end_term(self, round: int, *, goes_on: bool) -> None:
@@ -105,22 +107,27 @@ class NodeLearner:
         # The model of a cache is made of the last updates of all members.
         arrived = sum(self._arrived.values()) if self.cache is None else float(self.registered)
         weights = {"arrived": arrived, "registered": float(self.registered), "equal": 1.0}
-        self._answers[round] = store.put(ModelId(self._node, "trained", round), model), weights[self._weight]
+        id = store.put(ModelId(self._node, "trained", round), model)
+        self._answers[round] = id, weights[self._weight]
         if goes_on:
             self._sent = model
             self._arrived.clear()
 
     def drop_term(self, round: int) -> None:
-        """Release the model sent up in `round`: it has arrived, or is lost."""
+        """Release the model sent up in `round`, if there is one: it has arrived, or is lost."""
         if round in self._answers:
-            self._learner.store.release(self._answers.pop(round)[0])
+            id, _ = self._answers.pop(round)
+            self._learner.store.release(id)
 
     def adopt(self, client: int, round: int, version: int, source: NodeLearner, start: int) -> None:
         """Keep the model from which an update of `client` started, which began at edge `source` and is now for this node.
 
         `round`, `start`: round and version at `source`; `version`: version as which the model counts here.
         """
-        id = source._adopted.get((client, round, start)) or source._versions.start(start)
+        # The client may have moved before: then `source` adopted the model itself.
+        id = source._adopted.get((client, round, start))
+        if id is None:
+            id = source._versions.start(start)
         self._adopted[client, round, version] = self._learner.store.hold(id)
 
     def drop(self, client: int, round: int, version: int) -> None:
@@ -131,8 +138,8 @@ class NodeLearner:
         """Return the update of a client; if it began at another edge, it starts from the model that `adopt` kept."""
         adopted = self._adopted.get((client, round, version))
         if adopted is None:
-            return Update(client, round, self._versions.start(version), epsilon, steps)
-        return Update(client, round, adopted, epsilon, steps, version)
+            return Update(client, round, start=self._versions.start(version), epsilon=epsilon, steps=steps)
+        return Update(client, round, start=adopted, epsilon=epsilon, steps=steps, since=version)
 
     # Learner of a round loop
 
@@ -150,9 +157,7 @@ class NodeLearner:
     def _aggregate_clients(self, deliveries: Delivered, want_updates: bool, want_losses: bool) -> Content | None:
         """Aggregate the updates of clients into the node's model; return their content as `aggregate` does."""
         learner = self._learner
-        steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
-        columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
-        rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        rows = delivered_rows(deliveries)
         updates = [self._update(*row) for row in rows]
         computed: ComputedUpdates | None
         step: Tensor | None
@@ -173,29 +178,38 @@ class NodeLearner:
 
     def _aggregate_edges(self, deliveries: Delivered) -> None:
         """Make a model of the node of the edges' models, and release these models."""
-        store, edges = self._learner.store, [self.edges[number] for number in deliveries.clients.tolist()]
-        answers = [edge._answers[round] for edge, round in zip(edges, deliveries.rounds.tolist(), strict=True)]
-        self._arrived |= {number: weight for number, (_, weight) in zip(deliveries.clients.tolist(), answers, strict=True)}
+        store = self._learner.store
+        numbers, rounds = deliveries.clients.tolist(), deliveries.rounds.tolist()
+        answers = []
+        for number, round in zip(numbers, rounds, strict=True):
+            id, weight = self.edges[number]._answers[round]
+            self._arrived[number] = weight
+            answers.append((id, weight))
         if self.cache is not None:
             present = self._versions.id(self.version)
-            models = torch.stack([store[id] for id, _ in answers]) if answers else store[present][None][:0]
+            no_models = store[present][None][:0]
+            models = torch.stack([store[id] for id, _ in answers]) if answers else no_models
             held, renewed = deliveries.held, deliveries.renewed
             self._apply_step(self.cache.step(deliveries.clients, models, held=held, renewed=renewed, present=present))
         else:
             self._add_changes(deliveries, answers)
-        for edge, round in zip(edges, deliveries.rounds.tolist(), strict=True):
-            edge.drop_term(round)
+        for number, round in zip(numbers, rounds, strict=True):
+            self.edges[number].drop_term(round)
 
     def _add_changes(self, deliveries: Delivered, answers: list[tuple[ModelId, float]]) -> None:
-        """Add the weighted changes of the edges' models, `answers` (n,) of (model, weight), to the node's model."""
+        """Add the weighted changes of the edges' models, `answers` (n,) of (model, weight), to the node's model.
+
+        The model stays if all weights are 0.
+        """
         store, weights = self._learner.store, np.array([weight for _, weight in answers])
-        # An edge whose clients delivered nothing has weight 0 and changes nothing.
         staleness = self.version - deliveries.versions
         factors = np.asarray(self._learner.staleness.factor(staleness), np.float64)
         starts = torch.stack([self._versions[version] for version in deliveries.versions.tolist()])
         models = torch.stack([store[id] for id, _ in answers])
+        # An edge whose clients delivered nothing has weight 0 and changes nothing.
         if weights.any():
-            self._apply_step(sum_weighted(weights / weights.sum() * factors, models - starts))
+            shares = weights / weights.sum()
+            self._apply_step(sum_weighted(shares * factors, models - starts))
 
     def _apply_step(self, step: Tensor) -> None:
         """Apply `step` (d,) to the present model, at the root by the server optimizer; the result is the next version."""
@@ -233,6 +247,7 @@ class NodeLearner:
         store = self._learner.store
         models = self._learner.state_dict() if self._above is None else self._versions.state_dict()
         answers = [(round, store[id].cpu().numpy(), weight) for round, (id, weight) in self._answers.items()]
+        # Client, round, version; node, kind and number of the id; model.
         adopted = [(*key, *id, store[id].cpu().numpy()) for key, id in self._adopted.items()]
         sent = None if self._sent is None else self._sent.cpu().numpy().copy()
         state = {"models": models, "arrived": dict(self._arrived), "answers": answers, "adopted": adopted, "sent": sent}
@@ -257,7 +272,8 @@ class NodeLearner:
             return torch.from_numpy(np.array(model, np.float32)).to(device)
 
         for round, model, weight in state["answers"]:
-            self._answers[round] = store.put(ModelId(self._node, "trained", round), tensor(model)), weight
+            id = store.put(ModelId(self._node, "trained", round), tensor(model))
+            self._answers[round] = id, weight
         self._sent = None if state["sent"] is None else tensor(state["sent"])
         if self.cache is not None:
             self.cache.load_state_dict(state["cache"], device)
@@ -314,13 +330,14 @@ def _cache_of(
     edge. `weights`: weight of each edge. Clients count by their samples, edges by the samples of all clients below them, or
     equally if their weight is "equal".
     """
-    owner = SERVER if number < 0 else edge_node(number)
-    make_cache = partial(ModelCache, first=node._versions.id(0), store=learner.store, node=owner)
+    node_of_entries = SERVER if number < 0 else edge_node(number)
+    make_cache = partial(ModelCache, first=node._versions.id(0), store=learner.store, node=node_of_entries)
     if not node.edges:
         # Clients may move, so the members are looked up at each use.
         return make_cache(sizes=learner.data_sizes, members=lambda: np.asarray(coordinator == number))
     sizes = np.zeros(len(above), np.int64)
     for edge, member in node.edges.items():
         sizes[edge] = 1 if weights[edge] == "equal" else member.registered
+    # Edges stay where they are.
     is_member = np.array(above) == number
     return make_cache(sizes=sizes, members=lambda: is_member)

@@ -79,25 +79,31 @@ def _mix(mixtures: Sequence[_Mixture], vector: Callable[[int], Tensor]) -> Tenso
     Sums are in 64 bits, because the models of hundreds of neighbours differ little from each other. Blocks of columns are
     computed one after the other: all models in 64 bits may be more than memory holds.
     """
+    # One entry for each model of each mixture, all mixtures one after the other.
     numbers = [number for mixture in mixtures for number in mixture.models]
+    all_weights = [weight for mixture in mixtures for weight in mixture.weights]
+    # Each model is read once; `row_of` is its place in `vectors`.
     row_of = {number: row for row, number in enumerate(dict.fromkeys(numbers))}
     vectors = [vector(number) for number in row_of]
     device, parameters = vectors[0].device, len(vectors[0])
     rows = torch.from_numpy(np.array([row_of[number] for number in numbers])).to(device)
-    weights = torch.from_numpy(np.array([weight for mixture in mixtures for weight in mixture.weights], np.float64)).to(device)
+    weights = torch.from_numpy(np.array(all_weights, np.float64)).to(device)
     counts = torch.from_numpy(np.array([len(mixture.models) for mixture in mixtures])).to(device)
     # Two ways with the same sums: a product with the matrix of weights (mixtures, vectors), or sums of single rows.
     matrix = None
     if len(numbers) * _SPARSE >= len(mixtures) * len(vectors):
         matrix = torch.zeros(len(mixtures), len(vectors), dtype=torch.float64, device=device)
+        mixture_of_entry = torch.arange(len(mixtures), device=device).repeat_interleave(counts)
         # A mixture may name a model twice: its weights add up.
-        matrix.index_put_((torch.arange(len(mixtures), device=device).repeat_interleave(counts), rows), weights, accumulate=True)
+        matrix.index_put_((mixture_of_entry, rows), weights, accumulate=True)
     offsets = counts.cumsum(0) - counts
+    """First entry of each mixture."""
     result = torch.empty(len(mixtures), parameters, device=device)
     width = max(1, _CHUNK_NUMBERS // len(vectors))
     for first in range(0, parameters, width):
         block = slice(first, first + width)
-        models = torch.stack(vectors if width >= parameters else [vector[block] for vector in vectors]).double()
+        block_vectors = vectors if width >= parameters else [vector[block] for vector in vectors]
+        models = torch.stack(block_vectors).double()
         if matrix is None:
             result[:, block] = embedding_bag(rows, models, offsets, mode="sum", per_sample_weights=weights)
         else:
@@ -168,7 +174,7 @@ class PeerLearner:
     def settle(self, present: IntArray, kept: Iterable[int]) -> None:
         """Note the models that are needed from now on: those of the peers, `present` (K,), and `kept`.
 
-        Compute the needed models if many wait.
+        Compute the models of peers and `kept` at once if many wait.
 
         Raises:
             MemoryError: the device cannot hold the training.
@@ -189,11 +195,14 @@ class PeerLearner:
         """
         in_use = self._models_in_use()
         to_compute = self._pending_for(requested)
-        kept = {*to_compute, *self._pending_for(in_use)} if in_use != requested else set(to_compute)
         levels = self._levels(to_compute)
-        self._pending = {number: model for number, model in self._pending.items() if number in kept}
+        still_needed = set(to_compute)
+        if in_use != requested:
+            still_needed.update(self._pending_for(in_use))
+        self._pending = {number: model for number, model in self._pending.items() if number in still_needed}
         # Count the uses of each model: one that is only needed to compute others is dropped after the last of these.
         uses = Counter([source for model in self._pending.values() for source in model.models])
+        # A model in use has one use more, and so is never dropped here.
         uses.update(in_use)
         self._drop([number for number in self._ids if number not in uses])
         for level in levels:
@@ -219,13 +228,15 @@ class PeerLearner:
 
     def _levels(self, numbers: list[int]) -> list[list[int]]:
         """Divide the pending models `numbers`, ascending, into levels: a model is made only of models of earlier levels."""
-        depth: dict[int, int] = {}
+        level_of: dict[int, int] = {}
         levels: list[list[int]] = []
         for number in numbers:
-            depth[number] = level = 1 + max([depth.get(model, 0) for model in self._pending[number].models])
-            if level > len(levels):
+            # Models that are computed already have no level: -1.
+            level = 1 + max([level_of.get(source, -1) for source in self._pending[number].models])
+            level_of[number] = level
+            if level == len(levels):
                 levels.append([])
-            levels[level - 1].append(number)
+            levels[level].append(number)
         return levels
 
     def _chunks(self, numbers: list[int]) -> Iterator[list[int]]:
@@ -235,12 +246,16 @@ class PeerLearner:
 
     def _train(self, level: list[int]) -> None:
         """Compute the models of a level that are trainings."""
-        trainings = {number: model for number in level if isinstance(model := self._pending[number], _Training)}
+        trainings: dict[int, _Training] = {}
+        for number in level:
+            model = self._pending[number]
+            if isinstance(model, _Training):
+                trainings[number] = model
         for numbers in self._chunks(list(trainings)):
-            updates = [
-                Update(training.peer, training.round, self._ids[training.start], training.epsilon, training.steps)
-                for training in (trainings[number] for number in numbers)
-            ]
+            updates = []
+            for number in numbers:
+                peer, round, start, steps, epsilon = trainings[number]
+                updates.append(Update(peer, round, start=self._ids[start], epsilon=epsilon, steps=steps))
             self._keep(numbers, self._learner.train(updates))
 
     def _vector(self, number: int) -> Tensor:
@@ -252,7 +267,7 @@ class PeerLearner:
         self._ids[number] = self._store.put(ModelId(SERVER, "peer", number), vector)
 
     def _keep(self, numbers: list[int], rows: Tensor) -> None:
-        """Put computed models `rows` (n, d) into the store under `numbers`."""
+        """Put copies of computed models `rows` (n, d) into the store under `numbers`."""
         # Copies: a view of one row would keep all rows in memory. One call for all: to clone row by row takes four times as long.
         for number, row in zip(numbers, _UNBIND_COPY(rows), strict=True):
             self._put(number, row)
@@ -264,13 +279,21 @@ class PeerLearner:
 
     def _combine(self, level: list[int]) -> None:
         """Compute the models of a level that are mixtures."""
-        mixtures = {number: model for number in level if isinstance(model := self._pending[number], _Mixture)}
+        mixtures: dict[int, _Mixture] = {}
+        for number in level:
+            model = self._pending[number]
+            if isinstance(model, _Mixture):
+                mixtures[number] = model
         for numbers in self._chunks(list(mixtures)):
             self._keep(numbers, _mix([mixtures[number] for number in numbers], self._vector))
 
     def _compress(self, level: list[int]) -> None:
         """Compute the models of a level that are messages."""
-        messages = {number: model for number in level if isinstance(model := self._pending[number], _Message)}
+        messages: dict[int, _Message] = {}
+        for number in level:
+            model = self._pending[number]
+            if isinstance(model, _Message):
+                messages[number] = model
         for numbers in self._chunks(list(messages)):
             sent = [messages[number] for number in numbers]
             rows = torch.stack([self._vector(message.model) for message in sent])
@@ -285,8 +308,8 @@ class PeerLearner:
         """Do nothing: there are no versions."""
 
     def models(self) -> Tensor:
-        """Return the peers' present models (K, d), as of the last round that closed."""
-        return torch.stack(list(map(self._vector, self._compute_present())))
+        """Return the peers' present models (K, d), as of the last round that closed; models that wait are computed first."""
+        return torch.stack([self._vector(number) for number in self._compute_present()])
 
     def _compute_present(self) -> list[int]:
         """Compute the peers' present models, unless that is done; return their numbers (K,)."""
@@ -295,18 +318,23 @@ class PeerLearner:
         return present
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
-        """Return the quality of the mean of all peers' models, with the columns of peers; None if no evaluation is due."""
+        """Return the quality of the mean of all peers' models, with the columns of peers; None if no evaluation is due.
+
+        The peers' present models are computed, and their mean becomes the model of `learner`.
+        """
         learner = self._learner
         if not learner.tests.take_due(round, time_s, last):
             return None
         # Read models one by one: those on disk may be more than memory holds.
         present = self._compute_present()
         mean = torch.zeros_like(learner.model, dtype=torch.float64)
-        for model in map(self._vector, present):
-            mean += model
+        for number in present:
+            mean += self._vector(number)
         mean /= len(present)
         width = learner.parameters
-        squares = sum(float((model[:width] - mean[:width]).square().sum()) for model in map(self._vector, present))
+        squares = 0.0
+        for number in present:
+            squares += float((self._vector(number)[:width] - mean[:width]).square().sum())
         learner.replace_model(mean.to(learner.model.dtype))
         accuracies = [learner.tests.accuracy_of(self._vector(present[peer])) for peer in self._tested]
         columns = {

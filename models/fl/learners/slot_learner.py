@@ -62,10 +62,11 @@ class SlotLearner:
 
     def reset(self) -> None:
         """Reset the model and the server optimizer to the state before slot 1. Counters and version numbers go on."""
-        # A version number never stands for two models: measurements and the store know models by it.
         present = self._learner.state_dict()
-        kept = {name: present[name] for name in ("trained_updates", "refused_updates", "due_s")}
-        self._learner.load_state_dict(self._first | kept | {"versions": [present["versions"][-1] + 1]})
+        counters = {name: present[name] for name in ("trained_updates", "refused_updates", "due_s")}
+        # A version number never stands for two models: measurements and the store know models by it.
+        next_version = present["versions"][-1] + 1
+        self._learner.load_state_dict(self._first | counters | {"versions": [next_version]})
 
     def state_dict(self) -> State:
         """Return the state of the inner learner; that before slot 1 follows from the seed."""

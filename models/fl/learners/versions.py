@@ -73,13 +73,13 @@ class Versions:
         Raises:
             ParameterError: a version is no longer kept.
         """
-        no_longer_needed, needed = self._held.get(holder, {}), sorted(set(versions))
+        held_before, needed = self._held.get(holder, {}), sorted(set(versions))
         # Check all before any is held.
         for version in needed:
-            self[version]
+            self.start(version)
         self._held[holder] = {version: self.store.hold(self.id(version)) for version in needed}
         # Release after holding: a version that is still needed must not be dropped in between.
-        for id in no_longer_needed.values():
+        for id in held_before.values():
             self.store.release(id)
 
     def state_dict(self) -> State:
@@ -103,12 +103,12 @@ class Versions:
         old_ids = list(self._recent)
         for held_versions in self._held.values():
             old_ids += held_versions.values()
-        numbers = [int(version) for version in state["versions"]]
-        loaded_ids = [self.id(version) for version in numbers]
-        self.newest = max(numbers)
+        loaded = [int(version) for version in state["versions"]]
+        loaded_ids = [self.id(version) for version in loaded]
+        self.newest = max(loaded)
         for id, model in zip(loaded_ids, models, strict=True):
             self.store.put(id, torch.from_numpy(np.array(model, np.float32)).to(device))
-        recent = [version for version in sorted(numbers) if version > self.newest - self._kept]
+        recent = [version for version in sorted(loaded) if version > self.newest - self._kept]
         self._recent = [self.store.hold(self.id(version)) for version in recent]
         self._held = {}
         for holder, versions in state["held"].items():

@@ -16,12 +16,16 @@ class Gaps:
 
     def __init__(self, size: int) -> None:
         self._gaps = [(0, size)]
+        """First place and length of each gap, ascending; no two touch."""
 
     def take(self, count: int) -> int | None:
         """Allocate `count` consecutive places; return the first of them, or None if no gap is large enough."""
-        for place, (first, free) in enumerate(self._gaps):
-            if free >= count:
-                self._gaps[place : place + 1] = [(first + count, free - count)] if free > count else []
+        for number, (first, free) in enumerate(self._gaps):
+            if free > count:
+                self._gaps[number] = (first + count, free - count)
+                return first
+            if free == count:
+                del self._gaps[number]
                 return first
         return None
 

@@ -22,6 +22,14 @@ def edge_node(edge: int) -> int:
     return SERVER - 1 - edge
 
 
+def _node_name(node: int) -> str:
+    """Return the name of a node for messages."""
+    if node == SERVER:
+        return "the server"
+    # The inverse of `edge_node`.
+    return f"client {node}" if node >= 0 else f"edge {SERVER - 1 - node}"
+
+
 class ModelId(NamedTuple):
     """Identity of a vector. It says who made the vector and when, and so does not depend on the order of computing."""
 
@@ -73,15 +81,14 @@ class ModelStore:
         """Return the vector (d,) of `id`; raises ParameterError if it was dropped."""
         vector = self._vectors.get(id)
         if vector is None:
-            edge = f"edge {SERVER - 1 - id.node}"
-            owner = "the server" if id.node == SERVER else f"client {id.node}" if id.node >= 0 else edge
+            owner = _node_name(id.node)
             problem = f"{id.kind} {id.number} of {owner} is no longer kept; hold it as long as something starts from it"
             raise ParameterError("versions", id, problem, shown="")
         # Vectors on disk are on the CPU. Without a bound there are none: skip the comparison, which is slow.
         return vector if self._memory_bytes is None or vector.device == self._device else vector.to(self._device)
 
     def put(self, id: ModelId, vector: Tensor) -> ModelId:
-        """Keep `vector` (d,) as `id`, with one more hold. The same id stands for the same numbers.
+        """Keep `vector` (d,), or a copy of it on disk, as `id`, with one more hold. The same id stands for the same numbers.
 
         Raises:
             MemoryError: neither memory nor the disk has room for it.
@@ -117,7 +124,8 @@ class ModelStore:
             self._in_memory[id] = vector.nbytes
             self._bytes += vector.nbytes
             return vector
-        self._file = self._file or VectorFile()
+        if self._file is None:
+            self._file = VectorFile()
         try:
             return self._file.copy(vector)
         except OSError as error:

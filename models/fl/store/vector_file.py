@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import tempfile
@@ -41,7 +42,8 @@ class VectorFile:
         Raises:
             OSError: there is no room on the disk.
         """
-        pages = -(-vector.nbytes // _PAGE)
+        pages = math.ceil(vector.nbytes / _PAGE)
+        # Units of pages: a mapping begins at a page.
         first = self._gaps.take(pages)
         assert first is not None
         end = _PAGE * (first + pages)

@@ -104,13 +104,15 @@ class BenchRecipe:
             options=self.options,
             pull=self.pull,
         )
-        return Bench(trainer, None if self.own is None else trainer.own_training(self.own, str(self.own_key)))
+        own = None if self.own is None else trainer.own_training(self.own, str(self.own_key))
+        return Bench(trainer, own)
 
 
 class _RecipeReader(pickle.Unpickler):
     """Reader of a recipe whose network may be torchvision's, with any build of torch."""
 
     def find_class(self, module: str, name: str) -> Any:
+        """Return the class `name` of `module`, which is imported, torchvision by this project's own import of it."""
         package, _, part = module.partition(".")
         if package == "torchvision":
             torchvision(part)
@@ -131,8 +133,8 @@ class Site:
 
     def write(self, x: Tensor, y: Tensor, recipe: bytes) -> None:
         """Write the samples, and the recipe as `pickle` reads it."""
-        for name, values in (("x", x), ("y", y)):
-            np.save(f"{self.folder}/{name}.npy", values.cpu().numpy())
+        np.save(f"{self.folder}/x.npy", x.cpu().numpy())
+        np.save(f"{self.folder}/y.npy", y.cpu().numpy())
         Path(self.folder, "recipe").write_bytes(recipe)
 
     def bench(self, device: str) -> Bench:
@@ -140,5 +142,6 @@ class Site:
         recipe = read_recipe(Path(self.folder, "recipe").read_bytes())
         torch.set_num_threads(recipe.options.threads or 1)
         # Mapped copy-on-write ("c"), because torch requires writable memory; nothing is written.
-        x, y = (torch.from_numpy(np.load(f"{self.folder}/{name}.npy", mmap_mode="c")) for name in ("x", "y"))
+        x = torch.from_numpy(np.load(f"{self.folder}/x.npy", mmap_mode="c"))
+        y = torch.from_numpy(np.load(f"{self.folder}/y.npy", mmap_mode="c"))
         return recipe.make(x.to(device), y.to(device))

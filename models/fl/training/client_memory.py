@@ -73,13 +73,15 @@ class ClientMemory:
 
     def state_ids(self, clients: Sequence[int], rounds: Sequence[int]) -> list[StateId]:
         """Return the ids of the states from which jobs of `clients`, begun in `rounds`, continue, if all are computed in this
-        order.
+        order. A second job of a client continues from the state after its first.
         """
         last_round: dict[int, int] = {}
+        """Round of each client's last job in the list so far."""
         ids = []
         for client, round in zip(clients, rounds, strict=True):
             kept = self._kept.get(client)
-            ids.append(StateId(client, last_round.get(client, 0 if kept is None else kept.round)))
+            kept_round = 0 if kept is None else kept.round
+            ids.append(StateId(client, last_round.get(client, kept_round)))
             last_round[client] = round
         return ids
 
@@ -91,12 +93,12 @@ class ClientMemory:
         """Keep the states that the user's trainer returned for `clients`, beside their other states."""
         nothing = torch.zeros(0)
         for client, round, state in zip(clients, rounds, states, strict=True):
-            before = self._kept.get(client, ClientState(nothing, nothing, 0))
+            before = self._kept.get(client, ClientState(statistics=nothing, moments=nothing, steps=0))
             self._kept[client] = before._replace(own=state, round=round)
 
     @property
     def statistics(self) -> dict[int, Tensor]:
-        """Return the running statistics of clients that have their own, by client."""
+        """Running statistics of clients that have their own, by client."""
         return {client: kept.statistics for client, kept in self._kept.items() if len(kept.statistics)}
 
     def copy(self) -> ClientMemory:
@@ -117,7 +119,7 @@ class ClientMemory:
 
     def recall_optimizers(self, clients: Sequence[int], *, moments: int, like: Tensor) -> OptimizerStates | None:
         """Return the optimizer states of these clients, with a number of `moments` shaped `like` (n, parameters); None if all
-        start without memory.
+        start without memory. A client without a state has zeros.
         """
         if not self.keeps_optimizer:
             return None
@@ -140,28 +142,36 @@ class ClientMemory:
         """
         if not self.keeps:
             return
+        nothing = statistics.new_zeros(0)
         for row, client in enumerate(clients):
-            kept = ClientState(
-                statistics[row].clone() if self.keeps_statistics else statistics.new_zeros(0),
-                statistics.new_zeros(0) if states is None else torch.stack([moment[row] for moment in states.moments]),
-                0 if states is None else int(states.steps[row]),
-                self._kept[client].own if client in self._kept else None,
-                rounds[row],
+            moments, steps = nothing, 0
+            if states is not None:
+                moments, steps = torch.stack([moment[row] for moment in states.moments]), int(states.steps[row])
+            # The state of the user's trainer is kept by `keep_own`, and stays.
+            own = self._kept[client].own if client in self._kept else None
+            new = ClientState(
+                statistics=statistics[row].clone() if self.keeps_statistics else nothing,
+                moments=moments,
+                steps=steps,
+                own=own,
+                round=rounds[row],
             )
-            if kept.is_finite():
-                self._kept[client] = kept
+            if new.is_finite():
+                self._kept[client] = new
         if states is not None:
-            check_bytes(len(self._kept), len(states.moments) * states.moments[0].shape[1], self._most_bytes)
+            numbers = len(states.moments) * states.moments[0].shape[1]
+            check_bytes(len(self._kept), numbers, self._most_bytes)
 
     def state_dict(self) -> State:
         """Return the fields of all kept states, a list for each field; `clients` names the client of each entry."""
+        states = self._kept.values()
         return {
             "clients": list(self._kept),
-            "statistics": [kept.statistics.cpu().numpy().copy() for kept in self._kept.values()],
-            "moments": [kept.moments.cpu().numpy().copy() for kept in self._kept.values()],
-            "steps": [kept.steps for kept in self._kept.values()],
-            "own": [deepcopy(kept.own) for kept in self._kept.values()],
-            "rounds": [kept.round for kept in self._kept.values()],
+            "statistics": [state.statistics.cpu().numpy().copy() for state in states],
+            "moments": [state.moments.cpu().numpy().copy() for state in states],
+            "steps": [state.steps for state in states],
+            "own": [deepcopy(state.own) for state in states],
+            "rounds": [state.round for state in states],
         }
 
     def load_state_dict(self, state: State, device: torch.device) -> None:
@@ -171,7 +181,7 @@ class ClientMemory:
             """Return the rows of the entry `name` as tensors."""
             return [torch.from_numpy(np.array(row, np.float32)).to(device) for row in state[name]]
 
-        steps, rounds = map(int, state["steps"]), map(int, state["rounds"])
+        clients, steps, rounds = (map(int, state[name]) for name in ("clients", "steps", "rounds"))
         # In the order of the fields of `ClientState`.
         fields = zip(tensors("statistics"), tensors("moments"), steps, deepcopy(state["own"]), rounds, strict=True)
-        self._kept = {int(client): ClientState(*values) for client, values in zip(state["clients"], fields, strict=True)}
+        self._kept = {client: ClientState(*values) for client, values in zip(clients, fields, strict=True)}

@@ -40,7 +40,7 @@ class ClientVectors:
         return other
 
     def add_to(self, rows: Tensor, clients: Sequence[int]) -> None:
-        """Add the vectors of these clients to `rows` (n, d)."""
+        """Add the vectors of these clients to `rows` (n, d), in place."""
         for row, client in zip(rows, clients, strict=True):
             vector = self._vectors.get(client)
             if vector is not None:

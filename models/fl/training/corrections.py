@@ -48,10 +48,11 @@ class Corrections:
 
         Vectors stay unchanged if the new ones are not finite.
         """
-        finite = new.isfinite().all(1)
-        changed = [client for client, is_finite in zip(clients, finite.tolist(), strict=True) if is_finite]
-        self.mean += (new[finite] - own[finite]).sum(0) / self._clients
-        self._own.keep(changed, new[finite])
+        is_finite = new.isfinite().all(1)
+        changed = [client for client, finite in zip(clients, is_finite.tolist(), strict=True) if finite]
+        # The mean over all clients moves by the sum of these changes, divided by the number of all clients.
+        self.mean += (new[is_finite] - own[is_finite]).sum(0) / self._clients
+        self._own.keep(changed, new[is_finite])
 
     def add_to(self, step: Tensor, columns: slice | Tensor) -> None:
         """Add the server's part of the correction to `columns` of its `step`, in place."""

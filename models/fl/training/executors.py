@@ -44,18 +44,17 @@ class TrainingRequest(NamedTuple):
 
     def stack(self, states: OptimizerStates | None, measured: LossMeasures) -> Stack:
         """Return the jobs as one stack. `states`: gives the steps taken so far; `measured`: says which losses are measured."""
-        first = measured.first
-        return Stack(
-            [job.client for job in self.jobs],
-            [job.round for job in self.jobs],
-            self.batches,
-            self.seeds,
-            self.moves,
-            None if states is None else states.steps.copy(),
-            measured.losses is not None,
-            None if first is None else first.steps,
-            "all" if first is None else first.measure,
+        stack = Stack(
+            clients=[job.client for job in self.jobs],
+            rounds=[job.round for job in self.jobs],
+            batches=self.batches,
+            seeds=self.seeds,
+            moves=self.moves,
+            taken=None if states is None else states.steps.copy(),
+            counts_losses=measured.losses is not None,
         )
+        first = measured.first
+        return stack if first is None else replace(stack, passes=first.steps, measure=first.measure)
 
 
 class OwnTrainingRequest(NamedTuple):
@@ -207,13 +206,16 @@ class OnWorkers:
         tickets, ends = [], []
         for rows, stack in zip(rows_of_stacks, split(rows_of_stacks, whole), strict=True):
             is_single = len(rows) == 1
-            # A single row is a view: large models are not copied.
-            part: slice | list[int] = slice(rows[0], rows[0] + 1) if is_single else rows
+            # A slice gives a view, a list a copy: the large model of a single row is not copied.
+            index: slice | list[int] = slice(rows[0], rows[0] + 1) if is_single else rows
             moments = [] if states is None else [moment[rows] for moment in states.moments]
-            vectors = Vectors(starts[part], moments, None if shift is None else shift[rows])
-            promised = self._redeem(asked.jobs[rows[0]], whole, shift) if is_single else None
-            tickets.append(self._workers.submit(stack, vectors) if promised is None else promised)
-            trained = out[part] if is_single else torch.empty_like(vectors.rows)
+            vectors = Vectors(starts[index], moments, None if shift is None else shift[rows])
+            ticket = self._redeem(asked.jobs[rows[0]], whole, shift) if is_single else None
+            if ticket is None:
+                ticket = self._workers.submit(stack, vectors)
+            tickets.append(ticket)
+            # The workers write the result of a single row into `out`; other results are copied there below.
+            trained = out[index] if is_single else torch.empty_like(vectors.rows)
             ends.append(Vectors(trained, [torch.empty_like(moment) for moment in moments]))
         self._workers.collect(tickets, ends)
         for rows, ticket, end in zip(rows_of_stacks, tickets, ends, strict=True):
@@ -239,10 +241,10 @@ class OnWorkers:
     def train_own(self, asked: OwnTrainingRequest, starts: Tensor) -> list[Result]:
         """Train each job of `asked` as a call of its own on the workers; return the results in the order of the jobs."""
         whole = Stack(
-            [job.client for job in asked.jobs],
-            [job.round for job in asked.jobs],
-            asked.batches,
-            [],
+            clients=[job.client for job in asked.jobs],
+            rounds=[job.round for job in asked.jobs],
+            batches=asked.batches,
+            seeds=[],
             own=OwnPart(asked.shards, asked.addresses, asked.states),
         )
         # A job is a function of its fields (docs/own-trainer.md), so each may be a call by itself.
@@ -257,20 +259,26 @@ class OnWorkers:
         for row, ticket in enumerate(tickets):
             assert ticket.report is not None
             (result,) = ticket.report.results
+            # A report holds no row: it stands in `out`.
             results.append(replace(result, row=out[row], losses=result.losses.to(out.device)))
         return results
 
     # Training ahead
 
     def promise(self, asked: TrainingRequest, start: Tensor, states: OptimizerStates | None, measured: LossMeasures) -> None:
+        """Submit the one job of `asked`; an earlier promise of the same client and round is cancelled."""
         (job,) = asked.jobs
         self.forget(job.client, job.round)
         stack = asked.stack(states, measured)
-        ticket = self._workers.submit(stack, Vectors(start, [] if states is None else states.moments))
-        self._promises[job.client, job.round] = _Promise(job, _measures(stack), ticket, len(states.moments) if states else 0)
+        moments = [] if states is None else states.moments
+        ticket = self._workers.submit(stack, Vectors(start, moments))
+        self._promises[job.client, job.round] = _Promise(job, _measures(stack), ticket, len(moments))
 
     def _redeem(self, job: Job, stack: Stack, shift: Tensor | None) -> Ticket | None:
-        """Return the ticket of the promise of `job`, if it was made for the same training; None otherwise."""
+        """Remove the promise of `job`, and return its ticket if it was made for the same training. Else cancel it; return None.
+
+        `stack`: the whole request, which says which losses are measured. A training with a `shift` was never promised.
+        """
         promise = self._promises.pop((job.client, job.round), None)
         if promise is None:
             return None
@@ -286,6 +294,7 @@ class OnWorkers:
             self._workers.arrive(promise.ticket)
 
     def forget(self, client: int, round: int) -> None:
+        """Cancel the promise of this update, if there is one."""
         promise = self._promises.pop((client, round), None)
         if promise is not None:
             self._workers.cancel(promise.ticket)

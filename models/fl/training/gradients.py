@@ -55,7 +55,7 @@ class Gradients:
         return scores.detach()
 
     def scores_of_copies(self, leaves: list[Tensor], x: Tensor) -> Tensor:
-        """Return the scores (n, B, classes) of the copies with parameters `leaves`, each (n, *shape)."""
+        """Return the scores (n, B, classes) of the copies with parameters `leaves`, each (n, *shape), on `x` (n, B, ...)."""
 
         def scores_of_copy(values: dict[str, Tensor], inputs: Tensor) -> Tensor:
             return cast("Tensor", functional_call(self._network, values, (inputs,)))
@@ -72,16 +72,17 @@ class Gradients:
     def gradients_of_single(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Write the gradients of a single copy, for its real samples (weight > 0) only; return their scores (samples, classes).
 
-        Counterpart of `gradients_of_copies`.
+        Counterpart of `gradients_of_copies` with n = 1. The loss is the mean over real samples, so all weights must be equal.
         """
         is_real = weights[0] > 0
         with torch.enable_grad():
             leaves = self._leaves(view[0].detach() for view in views[: self._count])
             # Buffers are views of the row, so that the network's changes of them are kept.
             values = [*leaves, *(view[0] for view in views[self._count :])]
+            named = dict(zip(self._names, values, strict=True))
             inputs = self.in_channels_last(x[0][is_real])
             with self.autocast():
-                scores = cast("Tensor", functional_call(self._network, dict(zip(self._names, values, strict=True)), (inputs,)))
+                scores = cast("Tensor", functional_call(self._network, named, (inputs,)))
             total = self._loss.value(scores.float(), y[0][is_real]).mean()
         self._store(total, leaves, [slot[0] for slot in slots])
         return scores.detach()
@@ -97,11 +98,13 @@ class Gradients:
 
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context that sets the precision of a forward pass."""
+        if not self._mixed_precision:
+            return nullcontext()
         # No cache of converted weights, because every step has new weights.
-        return torch.autocast(self._kind, dtype=torch.bfloat16, cache_enabled=False) if self._mixed_precision else nullcontext()
+        return torch.autocast(self._kind, dtype=torch.bfloat16, cache_enabled=False)
 
     def _leaves(self, tensors: Iterable[Tensor]) -> list[Tensor]:
-        """Return `tensors`; trained ones become leaves that require gradients."""
+        """Return `tensors` as a list; trained ones become leaves that require gradients, in place."""
         leaves = list(tensors)
         for place in self._trained:
             leaves[place].requires_grad_()

@@ -45,11 +45,14 @@ def ready_together(jobs: Sequence[Job]) -> list[list[int]]:
     [[0, 1], [2]]
     """
     not_computed = {StateId(job.client, job.round) for job in jobs}
-    groups, left = [], list(range(len(jobs)))
-    while left:
-        # If no job is ready, two jobs have one address: they go one after the other.
-        group = [row for row in left if jobs[row].state not in not_computed] or left[:1]
+    groups, remaining = [], list(range(len(jobs)))
+    while remaining:
+        group = [row for row in remaining if jobs[row].state not in not_computed]
+        if not group:
+            # Two jobs have one address, so no job is ready: they go one after the other.
+            group = remaining[:1]
         not_computed -= {StateId(jobs[row].client, jobs[row].round) for row in group}
-        left = [row for row in left if row not in set(group)]
+        grouped = set(group)
+        remaining = [row for row in remaining if row not in grouped]
         groups.append(group)
     return groups

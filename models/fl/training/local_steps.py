@@ -28,19 +28,22 @@ class LocalSteps:
 
     def select(self, rows: list[int]) -> LocalSteps:
         """Return the steps of the clients at `rows`, with copies of states and losses: these count once `keep` commits them."""
-        states = self.states
+        states = None
+        if self.states is not None:
+            # Indexing by a list copies.
+            states = OptimizerStates([moment[rows] for moment in self.states.moments], self.states.steps[rows])
         return LocalSteps(
-            [self.batches[k] for k in rows],
-            None if self.moves is None else [self.moves[k] for k in rows],
-            None if states is None else OptimizerStates([moment[rows] for moment in states.moments], states.steps[rows]),
-            self.tally and self.tally.fresh(),
-            self.first and self.first.fresh(rows),
-            None if self.shift is None else self.shift[rows],
+            batches=[self.batches[row] for row in rows],
+            moves=None if self.moves is None else [self.moves[row] for row in rows],
+            states=states,
+            tally=None if self.tally is None else self.tally.fresh(),
+            first=None if self.first is None else self.first.fresh(rows),
+            shift=None if self.shift is None else self.shift[rows],
         )
 
     @property
     def taken(self) -> IntArray:
-        """Number of steps (n,) that each client's optimizer has taken before."""
+        """Number of steps (n,) that each client's optimizer has taken before: 0 for all without states."""
         return np.zeros(len(self.batches), np.int64) if self.states is None else self.states.steps
 
     def keep(self, rows: list[int], trained: LocalSteps, moments: list[Tensor]) -> None:

@@ -114,7 +114,11 @@ class LocalTrainer:
 
     def stacks(self, batches: Sequence[IntArray]) -> list[list[int]]:
         """Return the places of clients with these `batches` that are trained in one computation each, the longest first."""
-        steps = [int(((batch >= 0).sum(1) > 1).sum()) if self.skips_single else len(batch) for batch in batches]
+        if self.skips_single:
+            # Count only steps that are taken; -1 fills short batches.
+            steps = [int(((batch >= 0).sum(1) > 1).sum()) for batch in batches]
+        else:
+            steps = [len(batch) for batch in batches]
         order = sorted(range(len(batches)), key=lambda k: -steps[k])
         return [order[first : first + self._chunk] for first in range(0, len(order), self._chunk)]
 
@@ -152,7 +156,7 @@ class LocalTrainer:
         return tuple(self._x.shape[1:])
 
     def samples(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return inputs (n, ...) and labels (n,) of the training samples `rows` (n,)."""
+        """Return inputs (n, ...) and labels (n,) of the training samples of numbers `rows` (n,)."""
         return self._x.index_select(0, rows), self._y[rows]
 
     def initial(self) -> Tensor:
@@ -171,8 +175,9 @@ class LocalTrainer:
             row = row.clone()
             for layer in self.layout.normalisers:
                 layer.train()
+        tensors = [view[0] for view in self.layout.views(row.unsqueeze(0))]
         with torch.no_grad():
-            return self._gradients.scores([view[0] for view in self.layout.views(row.unsqueeze(0))], x)
+            return self._gradients.scores(tensors, x)
 
     def train(
         self,
@@ -204,10 +209,13 @@ class LocalTrainer:
         if self.skips_single:
             batches, moves = self._drop_single(batches, moves, first)
         steps, out = LocalSteps(batches, moves, states, tally, first, shift), start.clone()
+        # Clients with the most steps first, as `stack_batches` requires.
         order = sorted(range(len(batches)), key=lambda k: -len(batches[k]))
         all_rows, done = list(range(len(batches))), 0
+        # `_halve` may make the chunks smaller in between.
         while done < len(order):
             rows = order[done : done + self._chunk]
+            # One chunk of all rows in their order needs no copy.
             in_place = rows == all_rows
             # `select` returns copies, which `keep` commits only after the chunk: a chunk that does not fit is repeated in
             # halves.
@@ -220,6 +228,7 @@ class LocalTrainer:
                     raise
                 self._halve(len(rows), error)
                 if in_place:
+                    # Undo the steps taken so far.
                     out.copy_(start)
                 continue
             if not in_place:
@@ -227,7 +236,9 @@ class LocalTrainer:
             steps.keep(rows, chunk, moments)
             done += len(rows)
         if not self.layout.all_move:
-            out[:, self.parameters :] = torch.where(self._moving, out[:, self.parameters :], start[:, self.parameters :])
+            # Running statistics of layers that are not trained keep their start.
+            before, after = start[:, self.parameters :], out[:, self.parameters :]
+            out[:, self.parameters :] = torch.where(self._moving, after, before)
         return out
 
     @staticmethod
@@ -235,11 +246,13 @@ class LocalTrainer:
         batches: Sequence[IntArray], moves: Sequence[IntArray] | None, first: FirstPass | None
     ) -> tuple[list[IntArray], list[IntArray] | None]:
         """Return the steps of each client whose batches have more than one sample, and their moves; `first` skips other steps."""
-        kept_steps = [(batch >= 0).sum(1) > 1 for batch in batches]
+        has_several = [(batch >= 0).sum(1) > 1 for batch in batches]
         if first is not None:
-            first.skip(kept_steps)
-        kept_batches = [batch[kept] for batch, kept in zip(batches, kept_steps, strict=True)]
-        return kept_batches, None if moves is None else [move[kept] for move, kept in zip(moves, kept_steps, strict=True)]
+            first.skip(has_several)
+        batches_of_several = [batch[several] for batch, several in zip(batches, has_several, strict=True)]
+        if moves is None:
+            return batches_of_several, None
+        return batches_of_several, [move[several] for move, several in zip(moves, has_several, strict=True)]
 
     def _halve(self, clients: int, error: Exception) -> None:
         """Train half as many clients at once from now on, because the device could not hold this number; note it.
@@ -269,12 +282,12 @@ class LocalTrainer:
         columns = self.layout.columns
         copies = not isinstance(columns, slice)
         """True if indexing by `columns` gives copies, not views."""
+        # Only FedProx's term reads the start of the training.
         anchor = theta[:, columns].clone() if self._proximal else theta
-        moments = (
-            [torch.zeros_like(theta[:, columns]) for _ in range(self._optimizer.moments)]
-            if local.states is None
-            else local.states.moments
-        )
+        if local.states is None:
+            moments = [torch.zeros_like(theta[:, columns]) for _ in range(self._optimizer.moments)]
+        else:
+            moments = local.states.moments
         compute = self._gradients.gradients_of_copies if self.vectorised else self._gradients.gradients_of_single
         # Clients with the most steps come first, so those still at work are always the first `active` rows.
         active, active_at_step = 0, (steps > np.arange(len(chosen))[:, None]).sum(1).tolist()
@@ -323,22 +336,26 @@ class LocalTrainer:
         for first in range(0, len(samples), self._chunk):
             rows, chunk = start[first : first + self._chunk], samples[first : first + self._chunk]
             # The client with the most samples first, as `stack_batches` requires.
-            order = np.argsort([-len(own) for own in chunk], kind="stable")
+            order = np.argsort([-len(shard) for shard in chunk], kind="stable")
             shards = [chunk[k] for k in order]
-            blocks = [np.pad(own, (0, -len(own) % _BLOCK), constant_values=-1).reshape(-1, _BLOCK) for own in shards]
-            steps, chosen, weights, *_ = stack_batches(blocks, None, rows.device)
             rows, total = rows[torch.from_numpy(order)], torch.zeros_like(rows)
+            # Fill the last block of each client with -1, no sample.
+            blocks = [np.pad(shard, (0, -len(shard) % _BLOCK), constant_values=-1).reshape(-1, _BLOCK) for shard in shards]
+            block_counts, chosen, weights, *_ = stack_batches(blocks, None, rows.device)
             compute = self._gradients.gradients_of_copies if self.vectorised else self._gradients.gradients_of_single
             with torch.no_grad():
-                for step in range(len(chosen)):
-                    active, of_block = int((steps > step).sum()), torch.zeros_like(rows)
+                for block in range(len(chosen)):
+                    # The first `active` clients have a block of this number.
+                    active, of_block = int((block_counts > block).sum()), torch.zeros_like(rows)
                     views = self.layout.views(rows[:active])
                     slots = self.layout.views(of_block[:active])[: self.layout.count]
-                    x, y, weight = self._x[chosen[step, :active]], self._y[chosen[step, :active]], weights[step, :active]
+                    x, y, weight = self._x[chosen[block, :active]], self._y[chosen[block, :active]], weights[block, :active]
                     compute(views, slots, x, y, weight)
                     # A block gives the gradient of its mean loss, so it is weighted by its number of samples.
-                    shares = (weight > 0).sum(1) / torch.tensor([len(own) for own in shards[:active]], device=rows.device)
+                    sizes = torch.tensor([len(shard) for shard in shards[:active]], device=rows.device)
+                    shares = (weight > 0).sum(1) / sizes
                     total[:active] += of_block[:active] * shares[:, None]
+            # Back to the order of `samples`.
             out.append(total[torch.from_numpy(np.argsort(order))][:, columns])
         return torch.cat(out)
 
@@ -364,5 +381,6 @@ class LocalTrainer:
         except (RuntimeError, ValueError, NotImplementedError) as error:
             # torch.func raises RuntimeError for an operation without a rule. Networks that do not fit the data were refused
             # when built, by a plain forward pass.
-            return f"torch.func cannot stack the network ({(str(error).splitlines() or [type(error).__name__])[0]})"
+            first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+            return f"torch.func cannot stack the network ({first_line})"
         return None

@@ -158,15 +158,18 @@ class LocalWork:
         self.counted = SampleCounts()
         """Sums of the samples that a user's trainer processed, and of those planned for it."""
         self.left_out = ClientVectors(most_bytes=options.client_state_bytes)
-        tensors, others = self.release.tensors, self.release.numbers - sum(self.release.tensors)
         self._demands = demands = methods.aggregation.demands
+        compression, down_compression, mechanism = methods.compression, methods.down_compression, methods.mechanism
+        # None: the update is released, or sent, exactly as it is.
         check_exact(
             demands,
-            protection=methods.mechanism.guarantee if methods.mechanism.protects else None,
-            up=None if methods.compression.exact else type(methods.compression).__name__,
-            down=None if methods.down_compression.exact else type(methods.down_compression).__name__,
+            protection=mechanism.guarantee if mechanism.protects else None,
+            up=None if compression.exact else type(compression).__name__,
+            down=None if down_compression.exact else type(down_compression).__name__,
         )
-        self.up, self.down = both_ways(methods.compression, methods.down_compression, tensors, others, demands)
+        tensors = self.release.tensors
+        others = self.release.numbers - sum(tensors)
+        self.up, self.down = both_ways(compression, down_compression, tensors, others, demands)
         """Compression of updates on their way up, and of the model on its way down."""
         self.corrections = Corrections(
             correction=methods.aggregation.correction,
@@ -177,6 +180,7 @@ class LocalWork:
         )
         self._probing = probing if options.reported_losses == "received" else None
         self._passes_wanted = (options.client_losses or demands.loss == "running") and self._probing is None
+        """True if first passes are measured: a promise must measure them as the last `content` did."""
         self._rms_measure, self._optimizer, self._proximal = options.reported_rms, methods.optimizer, options.proximal
         self.losses = LossTally() if options.training_loss else None
         """Sum of the losses in training; None if they are not requested."""
@@ -189,9 +193,11 @@ class LocalWork:
         if own is None:
             return None
         key = str(methods.own_key)
-        for name, unused in (("augmentation", "none"), ("proximal", 0.0), ("optimizer_state", "fresh"), ("precision", "float32")):
+        # Options of the built-in steps may only have their defaults.
+        defaults = {"augmentation": "none", "proximal": 0.0, "optimizer_state": "fresh", "precision": "float32"}
+        for name, default in defaults.items():
             value = getattr(options, name)
-            if value != unused:
+            if value != default:
                 raise ParameterError(name, value, f"leave it out: {key} takes the steps")
         if own.eager and self.local_statistics:
             raise ParameterError("batch_statistics", "local", "does not go with an eager trainer; leave it out")
@@ -205,7 +211,7 @@ class LocalWork:
         return self._own is not None and self._own.eager
 
     def begin(self, updates: list[Update], models: Models) -> tuple[list[int], list[int]]:
-        """Train ahead of delivery; returns the samples that each of `updates` processed, and its steps.
+        """Train ahead of delivery with an eager trainer; return the samples that each of `updates` processed, and its steps.
 
         The trainer's state of a client counts from here on, for every outcome of the update.
         """
@@ -228,33 +234,33 @@ class LocalWork:
         """Return the jobs of `updates`, each with the state of its client from which it continues."""
         states = self.memory.state_ids([update.client for update in updates], [update.round for update in updates])
         return [
-            Job(update.client, update.round, update.start, state, update.steps)
+            Job(client=update.client, round=update.round, start=update.start, state=state, steps=update.steps)
             for update, state in zip(updates, states, strict=True)
         ]
 
     def _own_results(self, memory: ClientMemory, jobs: list[Job], batches: list[IntArray], starts: Tensor) -> list[Result]:
-        """Return the results of the user's trainer for `jobs`. Missing ones are computed now, in one call."""
+        """Return the results of the user's trainer for `jobs`. Those not trained ahead are computed now, in one call."""
         assert self._own is not None
-        result_of = {row: self._ahead[key] for row, job in enumerate(jobs) if (key := (job.client, job.round)) in self._ahead}
-        rows = [row for row in range(len(jobs)) if row not in result_of]
-        if rows:
-            missing = [jobs[row] for row in rows]
+        results = [self._ahead.get((job.client, job.round)) for job in jobs]
+        missing_rows = [row for row, result in enumerate(results) if result is None]
+        if missing_rows:
+            missing = [jobs[row] for row in missing_rows]
             request = OwnTrainingRequest(
-                missing,
-                [self._partition[job.client] for job in missing],
-                [batches[row] for row in rows],
-                [self._address(job) for job in missing],
-                memory.recall_own([job.client for job in missing]),
+                jobs=missing,
+                shards=[self._partition[job.client] for job in missing],
+                batches=[batches[row] for row in missing_rows],
+                addresses=[self._address(job) for job in missing],
+                states=memory.recall_own([job.client for job in missing]),
             )
-            results = self.executor.train_own(request, starts[rows])
-            result_of |= dict(zip(rows, results, strict=True))
-        return [result_of[row] for row in range(len(jobs))]
+            for row, result in zip(missing_rows, self.executor.train_own(request, starts[missing_rows]), strict=True):
+                results[row] = result
+        return [result for result in results if result is not None]
 
     def _address(self, job: Job) -> Address:
         """Return the address of a job for a user's trainer, with its random numbers."""
         seed = self._streams.integer_seed("network-draws", job.round, job.client)
         generator = self._streams.generator("local-training", job.round, job.client)
-        return Address(job.client, job.round, job.start, seed, generator)
+        return Address(client=job.client, round=job.round, start=job.start, seed=seed, generator=generator)
 
     def content(
         self, updates: list[Update], models: Models, *, want_losses: bool = False, compress: bool = True
@@ -264,6 +270,7 @@ class LocalWork:
         `want_losses`: also the losses of each client's first pass. `compress`: False: the content before compression.
         """
         width = self._trainer.parameters
+        # Each model is received once: all its receivers get the same form.
         received = {start: self.receive(start, models) for start in {update.start for update in updates}}
         starts = torch.stack([received[update.start] for update in updates])
         memory = self.memory.copy()
@@ -280,6 +287,7 @@ class LocalWork:
         train = self._train_from_memory if memory.keeps else partial(self._train, states=None)
         trained = train(memory, results, jobs, batches, starts, measured=LossMeasures(losses, first), shift=shift)
         content = trained.sub_(starts)
+        # Corrections follow from the training itself, before protection and compression change the content.
         moved = content[:, self._trainer.layout.columns]
         after = None
         if own is not None:
@@ -295,7 +303,17 @@ class LocalWork:
             lambda row: self._streams.generator("privacy-noise", updates[row].round, updates[row].client),
         )
         left_out = self._compress(content, jobs) if compress else self.left_out
-        return ComputedUpdates(starts, content, memory, left_out, losses, reported or first, own, after, results)
+        return ComputedUpdates(
+            starts=starts,
+            content=content,
+            memory=memory,
+            left_out=left_out,
+            losses=losses,
+            first=first if reported is None else reported,
+            own=own,
+            after=after,
+            results=results,
+        )
 
     def receive(self, id: ModelId, models: Models) -> Tensor:
         """Return the model (d,) of this `id` in the form in which all receivers get it."""
@@ -303,31 +321,38 @@ class LocalWork:
         if self.down.exact:
             return model
         columns, arrived = self._trainer.layout.columns, model.clone()
-        sent = model[None, columns]
         address = (id.number,) if id.node == SERVER else (id.number, id.node)
-        arrived[columns] = self.down.receive(sent, lambda row: self._streams.generator("model-compression", *address))[0]
+        # One row: the model is compressed once for all receivers, with random numbers at the address of the model.
+        sent_row = model[None, columns]
+        arrived[columns] = self.down.receive(sent_row, lambda _: self._streams.generator("model-compression", *address))[0]
         return arrived
 
     def _compress(self, content: Tensor, jobs: list[Job]) -> ClientVectors:
-        """Replace the updates `content` (n, d) by what arrives after compression; return the numbers that clients left out."""
+        """Replace the updates `content` (n, d) by what arrives after compression; return the numbers that clients left out.
+
+        Rows that are not finite stay as they are.
+        """
         if self.up.exact:
             return self.left_out
         columns = self._trainer.layout.columns
-        sent = content[:, columns]
+        updates = content[:, columns]
         left_out = self.left_out.copy()
         is_finite = finite_rows(content).tolist()
         # With error feedback two updates of one client go one after the other: the second adds what the first left out.
-        for group in ready_together(jobs) if self.up.error_feedback else [list(range(len(jobs)))]:
+        groups = ready_together(jobs) if self.up.error_feedback else [list(range(len(jobs)))]
+        for group in groups:
             rows = [row for row in group if is_finite[row]]
             if not rows:
                 continue
-            clients, plain = [jobs[row].client for row in rows], sent[rows]
+            clients, plain = [jobs[row].client for row in rows], updates[rows]
             if self.up.error_feedback:
                 left_out.add_to(plain, clients)
-            sent[rows] = arrived = self.up.receive(plain, self._draws_at([(jobs[row].round, jobs[row].client) for row in rows]))
+            arrived = self.up.receive(plain, self._draws_at([(jobs[row].round, jobs[row].client) for row in rows]))
+            updates[rows] = arrived
             if self.up.error_feedback:
                 left_out.keep(clients, plain - arrived)
-        content[:, columns] = sent
+        # `updates` may be a copy of these columns.
+        content[:, columns] = updates
         return left_out
 
     def _draws_at(self, addresses: Sequence[tuple[int, int]]) -> Generators:
@@ -355,21 +380,21 @@ class LocalWork:
 
     @property
     def description_of_reports(self) -> str | None:
-        """Return a description of the losses reported with updates, or None if they are those of training."""
-        text = "updates report the loss at the received model over all samples: a pass before training"
-        return None if self._probing is None else text
+        """A description of the losses reported with updates, or None if they are those of training."""
+        if self._probing is None:
+            return None
+        return "updates report the loss at the received model over all samples: a pass before training"
 
     def state_dict(self) -> State:
         """Return what clients keep (states, numbers left out, corrections), losses, and results trained ahead of delivery."""
-        losses = {} if self.losses is None else self.losses.state_dict()
         return {
             "memory": self.memory.state_dict(),
             "left_out": self.left_out.state_dict(),
             "corrections": self.corrections.state_dict(),
-            "losses": losses,
+            "losses": {} if self.losses is None else self.losses.state_dict(),
             "counted": list(self.counted),
-            "ahead": [[*key, *result.plain()] for key, result in self._ahead.items()],
-            "arrived": sorted(map(list, self._arrived)),
+            "ahead": [[client, round, *result.plain()] for (client, round), result in self._ahead.items()],
+            "arrived": sorted([client, round] for client, round in self._arrived),
         }
 
     def load_state_dict(self, state: State, device: torch.device) -> None:
@@ -407,21 +432,23 @@ class LocalWork:
         for rows in ready_together(jobs):
             group = [jobs[row] for row in rows]
             clients, rounds = _addresses(group)
-            start = starts[rows]
-            memory.recall_statistics(clients, start[:, width:])
-            states = memory.recall_optimizers(clients, moments=self._trainer.moments, like=start[:, self._trainer.layout.columns])
+            # Indexing by a list copies: the statistics are written into `group_starts`, which goes back to `starts`.
+            group_starts = starts[rows]
+            memory.recall_statistics(clients, group_starts[:, width:])
+            starts[rows] = group_starts
+            trainable = group_starts[:, self._trainer.layout.columns]
+            states = memory.recall_optimizers(clients, moments=self._trainer.moments, like=trainable)
             first_of_rows = None if first is None else first.fresh(rows)
             trained[rows] = self._train(
                 memory,
                 results,
                 group,
                 [batches[row] for row in rows],
-                start,
+                group_starts,
                 states=states,
                 measured=LossMeasures(measured.losses, first_of_rows),
                 shift=None if shift is None else shift[rows],
             )
-            starts[rows] = start
             if first is not None and first_of_rows is not None:
                 first.merge(rows, first_of_rows)
             memory.keep(clients, rounds, trained[rows, width:], states)
@@ -459,8 +486,10 @@ class LocalWork:
         seeds = []
         if not self._trainer.vectorised:
             seeds = [self._streams.integer_seed("network-draws", job.round, job.client) for job in jobs]
-        moves = [self._moves(job, len(steps)) for job, steps in zip(jobs, batches, strict=True)] if self._augment else None
-        return TrainingRequest(jobs, batches, seeds, moves)
+        moves = None
+        if self._augment:
+            moves = [self._moves(job, len(steps)) for job, steps in zip(jobs, batches, strict=True)]
+        return TrainingRequest(jobs=jobs, batches=batches, seeds=seeds, moves=moves)
 
     def promise(self, updates: list[Update], models: Models) -> None:
         """Let the executor train `updates`, which have begun, before they are needed, if their results cannot change until then.
@@ -474,6 +503,7 @@ class LocalWork:
             start, batches = self.receive(update.start, models)[None], self._batches([update])
             states = None
             if self.memory.keeps:
+                # The client's own statistics must not reach the stored model.
                 start = start.clone()
                 self.memory.recall_statistics([job.client], start[:, width:])
                 like = start[:, self._trainer.layout.columns]
@@ -485,7 +515,8 @@ class LocalWork:
         """Return the local steps that `updates` take. The optimizer must have a rate."""
         clients = np.array([update.client for update in updates], np.int64)
         requested = np.array([update.steps for update in updates], np.int64)
-        _, taken = self._work.amounts(clients, np.where(requested > 0, requested, self._work.drawn[clients]))
+        steps = np.where(requested > 0, requested, self._work.drawn[clients])
+        _, taken = self._work.amounts(clients, steps)
         return LocalSteps(
             np.array(taken, np.int64), self._optimizer.rate or 0.0, self._optimizer.momentum, self._proximal
         )
@@ -506,6 +537,7 @@ class LocalWork:
         losses = FirstPass(np.zeros(len(updates), np.int64))
         clients = np.array([update.client for update in updates])
         statistics = self.memory.statistics if self.local_statistics else None
+        # One evaluation for all clients that received the same model.
         for start, model in received.items():
             rows = np.flatnonzero([update.start == start for update in updates])
             losses.mean[rows], losses.rms[rows] = self._probing.moments(model, clients[rows], 0, None, statistics)
@@ -513,10 +545,12 @@ class LocalWork:
 
     def _first_passes(self, updates: list[Update], batches: list[IntArray]) -> IntArray:
         """Return the number of steps (n,) of each update's first pass over its client's samples."""
-        sizes = [len(self._partition[update.client]) for update in updates]
-        # Number of samples processed by the end of each step.
-        processed = [(batch >= 0).sum(1).cumsum() for batch in batches]
-        return np.array([np.count_nonzero(so_far <= size) for so_far, size in zip(processed, sizes, strict=True)], np.int64)
+        counts = []
+        for update, batch in zip(updates, batches, strict=True):
+            # Number of samples processed by the end of each step; -1 fills short batches.
+            processed = (batch >= 0).sum(1).cumsum()
+            counts.append(np.count_nonzero(processed <= len(self._partition[update.client])))
+        return np.array(counts, np.int64)
 
     def _batches(self, updates: list[Update]) -> list[IntArray]:
         """Return the samples (steps, batch size) of the local steps of each update."""
@@ -524,15 +558,12 @@ class LocalWork:
         sizes, planned = self._work.batch_size[clients].tolist(), self._work.drawn[clients].tolist()
         # One generator that moves from address to address: to create one for each update would take five times as long.
         stream = self._streams["batches"]
-        return [
-            draw_batches(
-                self._partition[update.client],
-                stream.generator(update.client << 64 | update.round),
-                batch_size=size,
-                steps=update.steps or steps,
-            )
-            for update, size, steps in zip(updates, sizes, planned, strict=True)
-        ]
+        batches = []
+        for update, size, planned_steps in zip(updates, sizes, planned, strict=True):
+            generator = stream.generator(update.client << 64 | update.round)
+            steps = planned_steps if update.steps == 0 else update.steps
+            batches.append(draw_batches(self._partition[update.client], generator, batch_size=size, steps=steps))
+        return batches
 
     def _moves(self, job: Job, steps: int) -> IntArray:
         """Return the crops and flips (steps, batch size, 3) of a job's samples."""
@@ -552,8 +583,15 @@ def _check_options(options: TrainingOptions, trainer: LocalTrainer) -> None:
 
 def _recipe(task: Task, methods: Methods, options: TrainingOptions) -> BenchRecipe:
     """Return the recipe by which workers train."""
-    pull = methods.aggregation.correction.pull
-    return BenchRecipe(task.network, task.loss, methods.optimizer, options, pull, methods.own_trainer, methods.own_key)
+    return BenchRecipe(
+        network=task.network,
+        loss=task.loss,
+        optimizer=methods.optimizer,
+        options=options,
+        pull=methods.aggregation.correction.pull,
+        own=methods.own_trainer,
+        own_key=methods.own_key,
+    )
 
 
 def _addresses(jobs: list[Job]) -> tuple[list[int], list[int]]:

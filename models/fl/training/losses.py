@@ -162,12 +162,12 @@ class FirstPass:
         return FirstPass(self.steps[rows], self.measure)
 
     def skip(self, kept: Sequence[BoolArray]) -> None:
-        """Count only those of every client's steps that are `kept` (steps,)."""
+        """Lower each client's number of steps to those that are `kept`: for each client, True for its steps (steps,) to count."""
         self.steps = np.array([is_kept[:steps].sum() for is_kept, steps in zip(kept, self.steps, strict=True)], np.int64)
 
     def note(self, step: int, losses: Tensor, real: Tensor) -> None:
         """Take in the losses (r,) of a step's samples. `real` (active, batch): True for the samples, r in all, of the first
-        `active` clients.
+        `active` clients. Steps after all first passes are ignored, unless `measure` needs the last one.
         """
         if step < self.steps.max(initial=0) or self.measure == "last-batch":
             self._noted.append((losses, real))
@@ -179,10 +179,12 @@ class FirstPass:
         self.mean[rows], self.rms[rows] = other.mean, other.rms
 
     def _compute(self) -> None:
-        """Compute `mean` and `rms` of all clients from the noted losses."""
+        """Compute `mean` and `rms` of all clients from the noted losses, and drop these."""
         noted, self._noted = self._noted, []
         first_losses, first_real = noted[0]
-        losses = torch.zeros((len(noted), len(self.steps), first_real.shape[1]), dtype=torch.float64, device=first_losses.device)
+        shape = (len(noted), len(self.steps), first_real.shape[1])
+        """Steps, clients, samples of a batch: the axes of all arrays below."""
+        losses = torch.zeros(shape, dtype=torch.float64, device=first_losses.device)
         in_pass = torch.zeros_like(losses, dtype=torch.bool)
         for step, (values, real) in enumerate(noted):
             losses[step, : len(real)].masked_scatter_(real, bound_losses(values).double())
@@ -194,12 +196,13 @@ class FirstPass:
         in_pass &= torch.arange(len(noted), device=losses.device)[:, None, None] < steps[:, None]
         by_batch = None if self.measure == "all" else self._mean_square_of_batches(losses, in_pass, trained)
         losses *= in_pass
+        sums = torch.stack([losses.sum((0, 2)), losses.square().sum((0, 2)), in_pass.sum((0, 2)).double()])
         # One transfer from the device for all clients.
-        total, squares, samples = (
-            torch.stack([losses.sum((0, 2)), losses.square().sum((0, 2)), in_pass.sum((0, 2)).double()]).cpu().numpy()
-        )
+        total, squares, samples = sums.cpu().numpy()
+        # A client without samples in its pass has 0 / 0: NaN.
         with np.errstate(invalid="ignore"):
-            self.mean, self.rms = total / samples, np.sqrt(squares / samples if by_batch is None else by_batch.cpu().numpy())
+            mean_square = squares / samples if by_batch is None else by_batch.cpu().numpy()
+            self.mean, self.rms = total / samples, np.sqrt(mean_square)
 
     def _mean_square_of_batches(self, losses: Tensor, in_pass: Tensor, trained: Tensor) -> Tensor:
         """Return one mean squared loss for each client (n,), from `losses` (steps, n, batch); NaN where there is no batch.
@@ -209,11 +212,15 @@ class FirstPass:
         """
         counted = trained if self.measure == "last-batch" else in_pass
         means = (losses * counted).square().sum(2) / counted.sum(2)
+        if self.measure == "first-batch":
+            means = means[:1]
         result = torch.full_like(means[0], math.nan)
-        for mean in means[:1] if self.measure == "first-batch" else means:
-            updated = mean if self.measure != "moving-average" else result + _NEWEST * (mean - result)
+        for mean in means:
+            # Without a moving average the newest batch replaces the value, so that the last batch stays.
+            updated = result + _NEWEST * (mean - result) if self.measure == "moving-average" else mean
             # A step without samples (NaN) leaves a client's value as it is; the first batch with samples starts it.
-            result = torch.where(mean.isnan(), result, torch.where(result.isnan(), mean, updated))
+            started = torch.where(result.isnan(), mean, updated)
+            result = torch.where(mean.isnan(), result, started)
         return result
 
 
@@ -233,7 +240,10 @@ class StepLosses:
         """Number of these scores."""
 
     def note(self, step: int, scores: Tensor, labels: Tensor, weights: Tensor, *, full: bool) -> None:
-        """Take in a step's scores, labels (n, B) and weights (n, B), 0 for missing samples; `full`: no sample is missing."""
+        """Take in a step's scores, labels (n, B) and weights (n, B), 0 for missing samples; `full`: no sample is missing.
+
+        Losses for `tally` alone are computed once scores of several steps have been collected, or at `finish`.
+        """
         if self._first is not None:
             real = weights > 0
             losses = self._loss.value((scores[real] if self._stacked else scores).float(), labels[real])

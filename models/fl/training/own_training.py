@@ -185,7 +185,7 @@ class OwnTraining:
             AnswerError: the trainer returned anything but results of its jobs.
         """
         self._network.train()
-        # Drop batches of one sample, as in training by an optimizer: they have no variance.
+        # Drop batches of one sample in networks that normalise over a batch, as in `LocalTrainer.train`: they have no variance.
         smallest_batch = 2 if self._layout.buffers or self._layout.normalisers else 1
         steps = [drawn[(drawn >= 0).sum(1) >= smallest_batch] for drawn in batches]
         jobs = [
@@ -227,21 +227,34 @@ class OwnTraining:
     def _data(self, shard: IntArray, steps: IntArray) -> LocalData:
         """Return the data of one client for a user's trainer.
 
-        `shard` (m,): numbers of the client's samples. `steps` (steps, batch size): samples of each planned step, then -1.
+        `shard` (m,): numbers of the client's samples, in any order. `steps` (steps, batch size): samples of each planned step,
+        then -1.
         """
-        chosen = torch.from_numpy(shard).to(self._x.device)
-        # Renumber the samples within the client's own shard, which need not be sorted.
+        samples = torch.from_numpy(shard).to(self._x.device)
+        # Renumber the samples of each step: from numbers in the whole data set to places in `shard`.
         order = np.argsort(shard, kind="stable")
-        places = [order[np.searchsorted(shard, step[step >= 0], sorter=order)] for step in steps]
+        batches = []
+        for step in steps:
+            places = order[np.searchsorted(shard, step[step >= 0], sorter=order)]
+            batches.append(torch.from_numpy(places).to(self._x.device))
         return LocalData(
-            x=self._x[chosen],
-            y=self._y[chosen],
-            batches=[torch.from_numpy(place).to(self._x.device) for place in places],
-            scores=lambda parameters, x: functional_call(self._network, dict(parameters), (x,)),
-            loss=lambda scores, classes: self._loss.value(scores.float(), classes),
+            x=self._x[samples],
+            y=self._y[samples],
+            batches=batches,
+            scores=self._scores,
+            loss=self._losses,
             trained=frozenset(self._layout.names[place] for place in self._layout.trained),
             optimizer=self._optimizer,
         )
+
+    def _scores(self, parameters: Parameters, x: Tensor) -> Tensor:
+        """Return `LocalData.scores`."""
+        scores: Tensor = functional_call(self._network, dict(parameters), (x,))
+        return scores
+
+    def _losses(self, scores: Tensor, classes: Tensor) -> Tensor:
+        """Return `LocalData.loss`."""
+        return self._loss.value(scores.float(), classes)
 
     def _check_answer(self, answer: Any, start: Tensor, drawn: IntArray) -> Result:
         """Return the checked answer of a user's trainer to one job; raises AnswerError for any other answer."""
@@ -258,7 +271,9 @@ class OwnTraining:
         if not is_plain(answer.state):
             raise self._refusal(answer.state, "state must hold None, numbers, strings, NumPy arrays, lists and dicts only")
         row = self._row(answer.parameters, start)
-        return Result(row, losses, int(answer.samples), planned, int(steps), answer.state)
+        return Result(
+            row=row, losses=losses, samples=int(answer.samples), planned=planned, steps=int(steps), state=answer.state
+        )
 
     def _row(self, parameters: Parameters, start: Tensor) -> Tensor:
         """Return the row (d,) of `parameters`. Columns that are not trained keep the numbers of `start` (d,)."""
@@ -266,7 +281,8 @@ class OwnTraining:
         for place, view in enumerate(self._layout.views(row.unsqueeze(0))):
             name, shape = self._layout.names[place], tuple(self._layout.shapes[place])
             value = parameters.get(name)
-            if value is None and place >= self._layout.count:
+            is_statistic = place >= self._layout.count
+            if value is None and is_statistic:
                 continue
             if not torch.is_tensor(value) or tuple(value.shape) != shape:
                 received: Any = "nothing"
@@ -274,7 +290,9 @@ class OwnTraining:
                     received = tuple(value.shape) if torch.is_tensor(value) else type(value).__name__
                 raise self._refusal(received, f"parameter {name!r} must be a tensor of shape {shape}")
             view.copy_(value.detach().unsqueeze(0))
-        return row if self._layout.all_move else torch.where(self._layout.moves.to(row.device), row, start)
+        if self._layout.all_move:
+            return row
+        return torch.where(self._layout.moves.to(row.device), row, start)
 
     def _refusal(self, returned: Any, reason: str) -> AnswerError:
         """Return the error about an answer of the user's trainer."""

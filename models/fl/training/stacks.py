@@ -32,12 +32,12 @@ class OwnPart:
     states: list[Any]
     """State that the trainer returned for each client before; None: no state yet."""
 
-    def take(self, places: Sequence[int]) -> OwnPart:
+    def select(self, places: Sequence[int]) -> OwnPart:
         """Return the entries at `places`."""
         return OwnPart(
-            [self.shards[place] for place in places],
-            [self.addresses[place] for place in places],
-            [self.states[place] for place in places],
+            shards=[self.shards[place] for place in places],
+            addresses=[self.addresses[place] for place in places],
+            states=[self.states[place] for place in places],
         )
 
 
@@ -66,9 +66,29 @@ class Stack:
         return sum(int(batch.size) for batch in self.batches)
 
     def name(self) -> str:
-        """Return the first client and its round, for messages."""
+        """Return the first client, the number of others if any, and the round of the first, for messages."""
         others = f" and {len(self.clients) - 1} more" if len(self.clients) > 1 else ""
         return f"client {self.clients[0]}{others}, round {self.rounds[0]}"
+
+    def select(self, places: Sequence[int]) -> Stack:
+        """Return the stack of the clients at `places`; fields that are no lists of clients stay as they are."""
+        # Without their own random draws, clients have no seeds.
+        seeds = [self.seeds[place] for place in places] if self.seeds else []
+        moves = None if self.moves is None else [self.moves[place] for place in places]
+        taken = None if self.taken is None else self.taken[list(places)]
+        passes = None if self.passes is None else self.passes[list(places)]
+        own = None if self.own is None else self.own.select(places)
+        return replace(
+            self,
+            clients=[self.clients[place] for place in places],
+            rounds=[self.rounds[place] for place in places],
+            batches=[self.batches[place] for place in places],
+            seeds=seeds,
+            moves=moves,
+            taken=taken,
+            passes=passes,
+            own=own,
+        )
 
 
 @dataclass(slots=True)
@@ -119,8 +139,15 @@ class Shape:
     @classmethod
     def of_vectors(cls, vectors: Vectors) -> Shape:
         clients, numbers = vectors.rows.shape
+        # All vectors but the networks have one width: the number of trained parameters.
         others = vectors.parts()[1:]
-        return cls(clients, numbers, len(vectors.moments), others[0].shape[1] if others else 0, vectors.shift is not None)
+        return cls(
+            clients=clients,
+            numbers=numbers,
+            moments=len(vectors.moments),
+            trained=others[0].shape[1] if others else 0,
+            shifted=vectors.shift is not None,
+        )
 
     @property
     def size(self) -> int:
@@ -128,7 +155,7 @@ class Shape:
         return self.clients * (self.numbers + (self.moments + self.shifted) * self.trained)
 
     def views(self, numbers: NDArray[np.float32]) -> Vectors:
-        """Return the vectors in `numbers` (size,), without a copy."""
+        """Return the vectors in `numbers` (size,), without a copy; counterpart of `Vectors.parts`, in the same order."""
         widths = [self.numbers, *[self.trained] * (self.moments + self.shifted)]
         parts = torch.split(torch.from_numpy(numbers), [self.clients * width for width in widths])
         rows, *others = [part.view(self.clients, width) for part, width in zip(parts, widths, strict=True)]
@@ -137,19 +164,4 @@ class Shape:
 
 def split(rows: Sequence[Sequence[int]], stack: Stack) -> list[Stack]:
     """Return a part of `stack` for each entry of `rows`: the clients at these places of `stack`."""
-
-    def part(places: Sequence[int]) -> Stack:
-        """Return the stack of the clients at `places`; fields that are no lists of clients stay as they are."""
-        return replace(
-            stack,
-            clients=[stack.clients[place] for place in places],
-            rounds=[stack.rounds[place] for place in places],
-            batches=[stack.batches[place] for place in places],
-            seeds=[stack.seeds[place] for place in places] if stack.seeds else [],
-            moves=None if stack.moves is None else [stack.moves[place] for place in places],
-            taken=None if stack.taken is None else stack.taken[list(places)],
-            passes=None if stack.passes is None else stack.passes[list(places)],
-            own=None if stack.own is None else stack.own.take(places),
-        )
-
-    return [part(places) for places in rows]
+    return [stack.select(places) for places in rows]
