@@ -31,6 +31,7 @@ def check_devices(names: Sequence[str]) -> list[str]:
     count = torch.cuda.device_count()
     for name in names:
         kind, _, number = name.partition(":")
+        # "cuda" alone is the first GPU.
         if kind == "cuda" and int(number or 0) >= count:
             devices = f"torch sees {count} such devices here" if count else "torch sees no such device here"
             raise ParameterError("devices", list(names), f"{name}: {devices}; leave it out")

@@ -98,10 +98,12 @@ class ActiveFl(NoProbes, StateFields):
 
     def probe(self, view: View) -> IntArray:
         """Return the selectable clients of unknown loss if `unseen` is "evaluate-all", no client otherwise."""
-        return np.flatnonzero(view.selectable & ~self._known) if self._asks else np.zeros(0, np.int64)
+        if not self._asks:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(view.selectable & ~self._known)
 
     def select(self, view: View) -> IntArray:
-        """Return min(m, selectable) clients, ascending; shape (n,)."""
+        """Return min(m, selectable) clients, ascending; shape (n,). Learn from the answers to probes first."""
         self._learn(view.probed.clients, view.probed.loss)
         selectable, rng = view.selectable, view.rng
         wanted = min(self._per_round, int(np.count_nonzero(selectable)))
@@ -115,25 +117,26 @@ class ActiveFl(NoProbes, StateFields):
             log_weights = self._alpha2 * np.where(np.isfinite(valuations), valuations, 0.0)
             candidates = self._keep_valued(selectable & ~unseen, valuations, rng)
             chosen = np.concatenate((chosen, successive_draws(log_weights, candidates, missing, rng)))
-        rest = selectable.copy()
-        rest[chosen] = False
-        return np.sort(np.concatenate((chosen, uniform_draws(rest, wanted - len(chosen), rng))))
+        others = selectable.copy()
+        others[chosen] = False
+        explored = uniform_draws(others, wanted - len(chosen), rng)
+        return np.sort(np.concatenate((chosen, explored)))
 
     def _keep_valued(self, able: BoolArray, valuations: FloatArray, rng: np.random.Generator) -> BoolArray:
         """Return (K,), True for clients of `able` (K,) that can be drawn by valuation.
 
         A share alpha1 of `able` is set aside: first clients without a valuation, then those of least valuation, ties at random.
         """
-        kept = able & (valuations > -np.inf)
+        valued = able & (valuations > -np.inf)
+        count_valued = int(np.count_nonzero(valued))
         # A product that is a whole number up to rounding counts as that number (1e-9).
-        share = int(np.floor(self._alpha1 * np.count_nonzero(able) + 1e-9))
+        count_aside = int(np.floor(self._alpha1 * np.count_nonzero(able) + 1e-9))
         # Clients without a valuation are out already, and count.
-        aside = share - int(np.count_nonzero(able & ~kept))
-        if aside <= 0:
-            return kept
-        stays = largest(valuations, kept, max(int(np.count_nonzero(kept)) - aside, 0), rng)
+        still_aside = count_aside - int(np.count_nonzero(able & ~valued))
+        if still_aside <= 0:
+            return valued
         kept = np.zeros(len(able), np.bool_)
-        kept[stays] = True
+        kept[largest(valuations, valued, max(count_valued - still_aside, 0), rng)] = True
         return kept
 
     def observe(self, outcome: Outcome) -> None:

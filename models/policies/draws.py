@@ -29,22 +29,25 @@ def successive_draws(log_weights: FloatArray, able: BoolArray, size: int, rng: n
         return clients
     if size < 1:
         return clients[:0]
+    # The `size` clients of largest key are drawn. All arrays below have an entry for each of `clients`.
+    first_of_drawn = len(clients) - size
     weights = log_weights[clients]
     with np.errstate(divide="ignore"):  # u = 0 is the last to be drawn
         gumbel = -np.log(-np.log(u[clients]))
     infinite = weights == np.inf
     if infinite.any():
         # inf + gumbel would be inf for all of them: sort by (infinite, key) instead.
-        order = np.lexsort((np.where(infinite, 0.0, weights) + gumbel, infinite))
-        return np.sort(clients[order[len(order) - size :]])
-    keys = weights + gumbel
-    return np.sort(clients[np.argpartition(keys, len(keys) - size)[len(keys) - size :]])
+        keys = np.where(infinite, 0.0, weights) + gumbel
+        ascending = np.lexsort((keys, infinite))
+    else:
+        ascending = np.argpartition(weights + gumbel, first_of_drawn)
+    return np.sort(clients[ascending[first_of_drawn:]])
 
 
 def uniform_draws(able: BoolArray, size: int, rng: np.random.Generator) -> IntArray:
     """Draw `size` distinct clients of `able` (K,), every such set equally likely; return them in ascending order.
 
-    All clients of `able` are returned if there are no more than `size`.
+    All clients of `able` are returned if there are no more than `size`. K numbers are drawn in any case.
     """
     u = rng.random(len(able))
     clients = np.flatnonzero(able)
@@ -67,16 +70,17 @@ def largest(scores: FloatArray, able: BoolArray, size: int, rng: np.random.Gener
     if size < 1:
         return clients[:0]
     values = scores[clients]
-    least = np.partition(values, len(values) - size)[len(values) - size]
-    above, tied = clients[values > least], clients[values == least]
-    places = size - len(above)
-    if places < len(tied):
-        tied = tied[np.argpartition(u[tied], places - 1)[:places]] if places else tied[:0]
+    least_returned = np.partition(values, len(values) - size)[len(values) - size]
+    above, tied = clients[values > least_returned], clients[values == least_returned]
+    # At least one: the client of score `least_returned` itself.
+    places_for_ties = size - len(above)
+    if places_for_ties < len(tied):
+        tied = tied[np.argpartition(u[tied], places_for_ties - 1)[:places_for_ties]]
     return np.sort(np.concatenate((above, tied)))
 
 
 def count_explored(wanted: int, share: float, *, one_by_one: bool, rng: np.random.Generator) -> int:
-    """Return how many of `wanted` clients to explore, a share of them: wanted - floor(wanted (1 - share)).
+    """Return how many of `wanted` clients to explore, a share of them, rounded up: wanted - floor(wanted (1 - share)).
 
     With `one_by_one`, each client is explored with probability `share` instead. Otherwise a server that asks for few clients at
     a time would round the share to the same number every time.

@@ -37,4 +37,5 @@ class Fastest(NoMemory, NoProbes):
         """Return min(m, selectable) clients, ascending; shape (n,)."""
         candidates = np.flatnonzero(view.selectable)
         mean_latency_s = self._truth.mean_latency_s(view.round, view.time_s)[candidates]
-        return np.sort(candidates[top_by_score(-mean_latency_s, self._per_round, None)])
+        fastest = top_by_score(-mean_latency_s, self._per_round, rng=None)
+        return np.sort(candidates[fastest])

@@ -80,6 +80,7 @@ class FedCs(NoMemory, NoProbes):
         self._clients, self._truth = clients, truth
         self._limit_s = round_s - reserve_s
         self._most = per_round if most else clients
+        # A product that is a whole number up to rounding counts as that number (1e-9).
         self._asked = max(1, int(np.ceil(asked * clients - 1e-9)))
         self._one_by_one = uploads == "sequential"
 
@@ -91,14 +92,15 @@ class FedCs(NoMemory, NoProbes):
         """Return the clients that fit into the round, ascending; shape (n,), n may be 0."""
         probed = view.probed
         candidates = probed.clients[probed.answered & view.selectable[probed.clients]]
+        if self._one_by_one:
+            # Shuffle the candidates, so that of equal times a random one is taken first.
+            candidates = candidates[view.rng.permutation(len(candidates))]
         download_s, train_s, upload_s = (
             self._truth.mean_phase_s(phase, view.round, view.time_s)[candidates] for phase in ("download", "compute", "upload")
         )
         if self._one_by_one:
-            # Shuffle the candidates, so that of equal times a random one is taken first.
-            order = view.rng.permutation(len(candidates))
-            accepted = accept_greedily(download_s[order], train_s[order], upload_s[order], self._limit_s)
-            return np.sort(candidates[order][accepted[: self._most]])
+            accepted = accept_greedily(download_s, train_s, upload_s, self._limit_s)
+            return np.sort(candidates[accepted[: self._most]])
         fits = np.zeros(self._clients, np.bool_)
         fits[candidates[download_s + train_s + upload_s <= self._limit_s]] = True
         return uniform_draws(fits, self._most, view.rng)
@@ -126,32 +128,33 @@ def accept_greedily(download_s: FloatArray, train_s: FloatArray, upload_s: Float
         return _search_quadratic(download_s, train_s, upload_s, limit_s)
     # The increase is `upload` of a candidate whose training ends by Theta (heap `ready`) and training + upload - Theta of the
     # others (heap `late`). Theta only grows, so a candidate moves from `late` to `ready` once, in the order of heap `trains`.
-    # Candidates that were taken stay in the heaps until they come to the head.
+    # Candidates that were compared already stay in the heaps until they come to the head.
     late = [_Entry(float(t + u), place) for place, (t, u) in enumerate(zip(train_s, upload_s, strict=True))]
     trains = [_Entry(float(t), place) for place, t in enumerate(train_s)]
     ready: list[_Entry] = []
     heapq.heapify(late)
     heapq.heapify(trains)
-    taken = np.zeros(len(upload_s), np.bool_)
+    is_done = np.zeros(len(upload_s), np.bool_)
     theta_s, dist_s, accepted = 0.0, 0.0, []
     for _ in range(len(upload_s)):
         while trains and trains[0].time_s <= theta_s:
-            place = heapq.heappop(trains).place
-            if not taken[place]:
-                heapq.heappush(ready, _Entry(float(upload_s[place]), place))
-        while late and (taken[late[0].place] or train_s[late[0].place] <= theta_s):
+            trained = heapq.heappop(trains).place
+            if not is_done[trained]:
+                heapq.heappush(ready, _Entry(float(upload_s[trained]), trained))
+        while late and (is_done[late[0].place] or train_s[late[0].place] <= theta_s):
             heapq.heappop(late)
-        while ready and taken[ready[0].place]:
+        while ready and is_done[ready[0].place]:
             heapq.heappop(ready)
         heads = [ready[0]] if ready else []
         if late:
             heads.append(_Entry(late[0].time_s - theta_s, late[0].place))
         place = min(heads).place
-        taken[place] = True
-        end_s = theta_s + float(upload_s[place] + max(0.0, train_s[place] - theta_s))
-        if max(dist_s, float(download_s[place])) + end_s < limit_s:
+        is_done[place] = True
+        new_theta_s = theta_s + float(upload_s[place] + max(0.0, train_s[place] - theta_s))
+        new_dist_s = max(dist_s, float(download_s[place]))
+        if new_dist_s + new_theta_s < limit_s:
             accepted.append(place)
-            theta_s, dist_s = end_s, max(dist_s, float(download_s[place]))
+            theta_s, dist_s = new_theta_s, new_dist_s
     return np.array(accepted, np.int64)
 
 
@@ -163,8 +166,9 @@ def _search_quadratic(download_s: FloatArray, train_s: FloatArray, upload_s: Flo
         increases_s = np.maximum(download_s, dist_s) - dist_s + upload_s + np.maximum(train_s - theta_s, 0.0)
         place = int(np.argmin(np.where(is_left, increases_s, np.inf)))
         is_left[place] = False
-        end_s = theta_s + float(upload_s[place] + max(0.0, train_s[place] - theta_s))
-        if max(dist_s, float(download_s[place])) + end_s < limit_s:
+        new_theta_s = theta_s + float(upload_s[place] + max(0.0, train_s[place] - theta_s))
+        new_dist_s = max(dist_s, float(download_s[place]))
+        if new_dist_s + new_theta_s < limit_s:
             accepted.append(place)
-            theta_s, dist_s = end_s, max(dist_s, float(download_s[place]))
+            theta_s, dist_s = new_theta_s, new_dist_s
     return np.array(accepted, np.int64)

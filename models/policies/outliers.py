@@ -73,10 +73,12 @@ class Outliers(StateFields):
         recent = np.union1d(np.flatnonzero(self._version > versions.min() - _VERSIONS), clients)
         for client, loss, version in zip(clients.tolist(), losses.tolist(), versions.tolist(), strict=True):
             self._loss[client], self._version[client] = loss, version
-            in_window = (self._version[recent] <= version) & (self._version[recent] > version - _VERSIONS)
+            recent_versions = self._version[recent]
+            in_window = (recent_versions <= version) & (recent_versions > version - _VERSIONS)
             compared = recent[in_window & ~np.isnan(self._loss[recent])]
             if len(compared) >= least:
-                is_noise = find_noise(self._loss[compared], self._parameters.radius, least // 2)
+                # Another client of the window may be the outlier, too, and again: it loses a credit each time.
+                is_noise = find_noise(self._loss[compared], self._parameters.radius, least=least // 2)
                 self.credits[compared[is_noise]] -= 1
 
 
@@ -85,8 +87,8 @@ def find_noise(values: FloatArray, radius: float, least: int) -> BoolArray:
 
     A core value has at least `least` values within `radius`, itself included.
     """
-    ordered = np.sort(values)
-    cores = np.sort(values[_count_within(radius, values, ordered) >= least])
+    is_core = _count_within(radius, values, np.sort(values)) >= least
+    cores = np.sort(values[is_core])
     return np.asarray(_count_within(radius, values, cores) == 0)
 
 

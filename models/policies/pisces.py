@@ -84,8 +84,10 @@ class Pisces(NoProbes, StateFields):
     def scores(self) -> FloatArray:
         """Return V_k (K,); -inf for clients that have delivered nothing."""
         known = self._staleness >= 0
-        mean_staleness = np.where(known, self._staleness, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-        return np.where(self._seen, self._utility / (mean_staleness + 1.0) ** self._discount, -np.inf)
+        counts = np.maximum(known.sum(axis=0), 1)
+        mean_staleness = np.where(known, self._staleness, 0).sum(axis=0) / counts
+        discounted = self._utility / (mean_staleness + 1.0) ** self._discount
+        return np.where(self._seen, discounted, -np.inf)
 
     def select(self, view: View) -> IntArray:
         """Return min(m, selectable) clients, ascending; shape (n,)."""
@@ -94,11 +96,13 @@ class Pisces(NoProbes, StateFields):
             candidates = view.selectable
         seen, unseen = candidates & self._seen, candidates & ~self._seen
         wanted = min(self._per_round, int(np.count_nonzero(candidates)))
-        explored = count_explored(wanted, self.exploration(view.round), one_by_one=True, rng=rng)
+        count_unseen = count_explored(wanted, self.exploration(view.round), one_by_one=True, rng=rng)
         # Where one of the two groups has too few clients, the other gives more.
-        count_seen = min(wanted - min(explored, int(np.count_nonzero(unseen))), int(np.count_nonzero(seen)))
+        count_unseen = min(count_unseen, int(np.count_nonzero(unseen)))
+        count_seen = min(wanted - count_unseen, int(np.count_nonzero(seen)))
         best = largest(self.scores(), seen, count_seen, rng)
-        return np.sort(np.concatenate((best, uniform_draws(unseen, wanted - count_seen, rng))))
+        explored = uniform_draws(unseen, wanted - count_seen, rng)
+        return np.sort(np.concatenate((best, explored)))
 
     def observe(self, outcome: Outcome) -> None:
         """Store utility and staleness of the updates that arrived, and look for outliers among their losses."""

@@ -72,15 +72,14 @@ class PowerOfChoice(NoProbes, StateFields):
         check_round(clients, per_round)
         if variant not in ("pow-d", "rpow-d", "adapow-d"):
             raise ParameterError("variant", variant, "must be pow-d, rpow-d or adapow-d")
+        # adapow-d has its own numbers of candidates, which change at `until_round`; the others have one number.
         adaptive = variant == "adapow-d"
         if adaptive != (candidates is None):
-            raise ParameterError(
-                "candidates", candidates, f"must be {'left out' if adaptive else 'given'}, with variant {variant}"
-            )
+            advice = "left out" if adaptive else "given"
+            raise ParameterError("candidates", candidates, f"must be {advice}, with variant {variant}")
         if adaptive != (until_round is not None):
-            raise ParameterError(
-                "until_round", until_round, f"must be {'given' if adaptive else 'left out'}, with variant {variant}"
-            )
+            advice = "given" if adaptive else "left out"
+            raise ParameterError("until_round", until_round, f"must be {advice}, with variant {variant}")
         if candidates is not None and not per_round <= candidates <= clients:
             raise ParameterError("candidates", candidates, f"must be between server.per_round, {per_round}, and {clients}")
         if until_round is not None and until_round < 0:
@@ -109,15 +108,16 @@ class PowerOfChoice(NoProbes, StateFields):
         selectable, rng = view.selectable, view.rng
         if not self._asks:
             assert self._candidates is not None
-            drawn = successive_draws(self._log_share, selectable, self._candidates, rng)
-            return largest(self._last, self._mask_of(drawn), self._per_round, rng)
+            candidates = successive_draws(self._log_share, selectable, self._candidates, rng)
+            return largest(self._last, self._mask_of(candidates), self._per_round, rng)
         probed = view.probed
         answered = probed.answered & selectable[probed.clients]
         if not answered.any():
             return uniform_draws(selectable, self._per_round, rng)
+        candidates = probed.clients[answered]
         losses = np.full(self._clients, -np.inf)
-        losses[probed.clients[answered]] = probed.loss[answered]
-        return largest(losses, self._mask_of(probed.clients[answered]), self._per_round, rng)
+        losses[candidates] = probed.loss[answered]
+        return largest(losses, self._mask_of(candidates), self._per_round, rng)
 
     def _mask_of(self, clients: IntArray) -> BoolArray:
         """Return a mask (K,), True for `clients` (n,)."""

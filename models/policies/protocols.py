@@ -201,6 +201,7 @@ def check_sizes(data_sizes: FloatArray, clients: int) -> None:
             "data_sizes", sizes, f"must be ({clients},), one size for each client", shown=f" has shape {sizes.shape}"
         )
     total = sizes.sum()
+    # The sum is not finite if one of the sizes is not.
     if not (np.all(sizes >= 0) and math.isfinite(total) and total > 0):
         raise ParameterError("data_sizes", sizes, "must be finite, >= 0 and not all 0")
 
@@ -230,5 +231,7 @@ def check_share(name: str, value: float) -> None:
 
 def check_at_least(name: str, value: float, low: float, *, strict: bool = False) -> None:
     """Raise ParameterError, naming the parameter, unless `value` is finite and >= `low` (> `low` if `strict`)."""
-    if not (math.isfinite(value) and (value > low if strict else value >= low)):
-        raise ParameterError(name, value, f"must be finite and {'>' if strict else '>='} {low:g}")
+    is_high_enough = value > low if strict else value >= low
+    if not (math.isfinite(value) and is_high_enough):
+        relation = ">" if strict else ">="
+        raise ParameterError(name, value, f"must be finite and {relation} {low:g}")

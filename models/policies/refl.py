@@ -93,10 +93,13 @@ class Refl(NoProbes, StateFields):
     def count_expected(self, now_s: float) -> int:
         """Return B, the number of updates under way that are expected within mu from `now_s`, overdue ones included."""
         under_way = ~np.isnan(self._since_s)
-        known_s = self._latency_s[~np.isnan(self._latency_s)]
+        is_unknown = np.isnan(self._latency_s)
+        known_s = self._latency_s[~is_unknown]
+        # A client that has delivered nothing counts with the mean of the others, or with mu.
         usual_s = float(known_s.mean()) if len(known_s) else self.mean_round_s
-        expected_s = np.where(np.isnan(self._latency_s), usual_s, self._latency_s)[under_way]
-        return int(np.count_nonzero(self._since_s[under_way] + expected_s <= now_s + self.mean_round_s))
+        latency_s = np.where(is_unknown, usual_s, self._latency_s)
+        expected_end_s = self._since_s[under_way] + latency_s[under_way]
+        return int(np.count_nonzero(expected_end_s <= now_s + self.mean_round_s))
 
     def probe(self, view: View) -> IntArray:
         """Return all selectable clients."""
@@ -115,7 +118,9 @@ class Refl(NoProbes, StateFields):
         """
         selectable, probed = view.selectable, view.probed
         self._since_s[selectable] = np.nan  # a selectable client has no update under way
-        wanted = max(1, self._per_round - self.count_expected(view.time_s)) if self._adaptive else self._per_round
+        wanted = self._per_round
+        if self._adaptive:
+            wanted = max(1, wanted - self.count_expected(view.time_s))
         answered = np.zeros(self._clients, np.bool_)
         answered[probed.clients[probed.answered]] = True
         answered &= selectable

@@ -143,14 +143,14 @@ class Tifl(NoProbes, StateFields):
         self._share: FloatArray = np.full(tiers, 1.0 / tiers) if self._adaptive else _read_probabilities(probabilities, tiers)
         self._credits: FloatArray = np.full(tiers, math.inf if ranking.credits is None else float(ranking.credits))
         self._profiled = 0
-        """Profiling rounds begun; one more than `sync_rounds` once the tiers are known."""
+        """Profiling rounds begun; one more than `sync_rounds` once the tiers are known (`_learn`)."""
         self._sum_s: FloatArray = np.zeros(clients)
         """(K,) sum of the latencies in profiling rounds."""
         self.tier_of: IntArray = np.full(clients, -1, np.int8).astype(np.int64)
         """(K,) tier of each client, from 0, the fastest; -1: silent in profiling, or not profiled yet."""
         self._loss: FloatArray = np.full(clients, np.nan)
         self._before: FloatArray = np.full(tiers, np.nan)
-        """(tiers,) figures of the last ranking, greater is better."""
+        """(tiers,) mean figures at the last ranking that was due, greater is better; NaN without any."""
         self._last_tier = -1
         """Tier selected last; -1: none yet."""
 
@@ -161,21 +161,23 @@ class Tifl(NoProbes, StateFields):
         before a ranking by accuracy.
         """
         self.tests = False
-        # A call with answers of a profiling round: learn from them, then ask for the next round.
-        if 0 < self._profiled <= self._sync_rounds and len(view.probed.clients):
+        has_answers = len(view.probed.clients) > 0
+        if has_answers and 0 < self._profiled <= self._sync_rounds:
+            # These are answers of a profiling round: learn from them, then ask for the next round.
             self._learn(view)
         if self._profiled < self._sync_rounds:
             self._profiled += 1
             return np.flatnonzero(view.selectable)
-        # No accuracies are needed, or they have been asked for: `view` holds the answers.
-        if not self._ranking_is_due(view.round) or self._by_losses or len(view.probed.clients):
+        # With answers, clients have been asked already.
+        needs_accuracies = self._ranking_is_due(view.round) and not self._by_losses
+        if not needs_accuracies or has_answers:
             return np.zeros(0, np.int64)
         self.tests = True
-        able = view.selectable & (self.tier_of >= 0)
+        can_be_asked = view.selectable & (self.tier_of >= 0)
         if self._tested is None:
-            return np.flatnonzero(able)
-        drawn = [uniform_draws(able & (self.tier_of == tier), self._tested, view.rng) for tier in range(self._tiers)]
-        return np.sort(np.concatenate(drawn))
+            return np.flatnonzero(can_be_asked)
+        of_tiers = [uniform_draws(can_be_asked & (self.tier_of == tier), self._tested, view.rng) for tier in range(self._tiers)]
+        return np.sort(np.concatenate(of_tiers))
 
     def _ranking_is_due(self, round: int) -> bool:
         """Return True if tiers are ranked before the selection of `round`."""
@@ -186,34 +188,38 @@ class Tifl(NoProbes, StateFields):
 
         A client that did not answer counts with the time-out.
         """
-        took_s = np.full(self._clients, self._timeout_s)
+        latency_s = np.full(self._clients, self._timeout_s)
         probed = view.probed
-        took_s[probed.clients[probed.answered]] = np.minimum(probed.elapsed_s[probed.answered], self._timeout_s)
-        self._sum_s += took_s
+        latency_s[probed.clients[probed.answered]] = np.minimum(probed.elapsed_s[probed.answered], self._timeout_s)
+        self._sum_s += latency_s
         was_last_round = self._profiled == self._sync_rounds
         if was_last_round:
             mean_s, equal_width = self._sum_s / self._sync_rounds, self._split == "equal-width"
             self.tier_of = split_into_tiers(mean_s, self._tiers, self._timeout_s, equal_width=equal_width, rng=view.rng)
             # A number above `sync_rounds` tells `probe` that later answers are accuracies, not latencies.
-            self._profiled += 1
+            self._profiled = self._sync_rounds + 1
 
     def select(self, view: View) -> IntArray:
-        """Return the clients of a round, at most m, ascending; shape (n,).
+        """Return the clients of a round, at most m, ascending; shape (n,). Rank the tiers first if that is due.
 
-        If all clients were silent in profiling, they are drawn uniformly.
+        If all clients were silent in profiling, they are drawn uniformly. The drawn tier loses a credit.
         """
         rng = view.rng
         if self._ranking_is_due(view.round):
-            self._rank(self._losses() if self._by_losses else _answers(view), rng)
+            figures = self._losses() if self._by_losses else _answers(view)
+            self._rank(figures, rng)
         tier = self._draw_tier(rng)
         chosen: list[IntArray] = []
         missing = self._per_round
         # The drawn tier, then slower ones, then faster ones, and the silent clients (tier -1) last.
         for candidate in [*range(tier, self._tiers), *range(tier - 1, -1, -1), -1]:
             # Silent clients fill up no tier: they are selected only if no other client can be.
-            if missing and ((self._fill and candidate >= 0) or missing == self._per_round):
-                chosen.append(uniform_draws(view.selectable & (self.tier_of == candidate), missing, rng))
-                missing -= len(chosen[-1])
+            may_fill_up = self._fill and candidate >= 0
+            nothing_chosen = missing == self._per_round
+            if missing and (may_fill_up or nothing_chosen):
+                clients = uniform_draws(view.selectable & (self.tier_of == candidate), missing, rng)
+                chosen.append(clients)
+                missing -= len(clients)
         self._last_tier = tier
         self._credits[tier] = max(self._credits[tier] - 1.0, 0.0)
         return np.sort(np.concatenate(chosen))
@@ -227,8 +233,12 @@ class Tifl(NoProbes, StateFields):
         with_credits = not_empty & (self._credits > 0)
         share = np.where(with_credits, self._share, 0.0)
         if not share.any():
-            equal = with_credits if with_credits.any() else not_empty if not_empty.any() else np.ones(self._tiers)
-            share = equal.astype(np.float64)
+            possible = np.ones(self._tiers, np.bool_)
+            if with_credits.any():
+                possible = with_credits
+            elif not_empty.any():
+                possible = not_empty
+            share = possible.astype(np.float64)
         return int(rng.choice(self._tiers, p=share / share.sum()))
 
     def _losses(self) -> _Figures:
@@ -242,10 +252,12 @@ class Tifl(NoProbes, StateFields):
         They stay as they are if the tier that was selected last has a greater mean than at the ranking before.
         """
         in_tier = self.tier_of[figures.clients] >= 0
-        tiers = self.tier_of[figures.clients[in_tier]]
+        # The tier of each figure.
+        tiers, values = self.tier_of[figures.clients[in_tier]], figures.values[in_tier]
         counts = np.bincount(tiers, minlength=self._tiers)
+        # A tier without a figure has the mean NaN.
         with np.errstate(invalid="ignore", divide="ignore"):
-            means = np.bincount(tiers, weights=figures.values[in_tier], minlength=self._tiers) / counts
+            means = np.bincount(tiers, weights=values, minlength=self._tiers) / counts
         means_before, self._before = self._before, means
         last_tier = self._last_tier
         if last_tier < 0 or means[last_tier] > means_before[last_tier] or np.isnan(means[last_tier]):
@@ -297,12 +309,16 @@ def split_into_tiers(
     if not len(clients):
         return tier_of
     if equal_width:
-        least, greatest = mean_s[clients].min(), mean_s[clients].max()
-        step = (greatest - least) / tiers
-        tier_of[clients] = np.minimum((mean_s[clients] - least) // step, tiers - 1).astype(np.int64) if step else 0
+        least_s, greatest_s = mean_s[clients].min(), mean_s[clients].max()
+        width_s = (greatest_s - least_s) / tiers
+        # If all are equally fast, all are in the first tier.
+        tier_of[clients] = 0
+        if width_s:
+            # The slowest client lies at the end of the last tier.
+            tier_of[clients] = np.minimum((mean_s[clients] - least_s) // width_s, tiers - 1).astype(np.int64)
         return tier_of
-    each, remainder = divmod(len(clients), tiers)
-    sizes = [each + (tier >= tiers - remainder) for tier in range(tiers)]
+    least_size, remainder = divmod(len(clients), tiers)
+    sizes = [least_size + 1 if tier >= tiers - remainder else least_size for tier in range(tiers)]
     fastest_first = clients[np.lexsort((rng.random(len(clients)), mean_s[clients]))]
     tier_of[fastest_first] = np.repeat(np.arange(tiers), sizes)
     return tier_of
@@ -313,7 +329,10 @@ def adaptive_shares(count: int, *, shifted: bool) -> FloatArray:
     if count == 1:
         # The formula of the paper would give a single tier 0 / 0.
         return np.ones(1)
-    weights = np.arange(count, 0, -1.0) - (0.0 if shifted else 1.0)
+    # q, .., 1 for the worst to the best tier; by the paper one less each.
+    weights = np.arange(count, 0, -1.0)
+    if not shifted:
+        weights -= 1.0
     shares: FloatArray = weights / weights.sum()
     return shares
 

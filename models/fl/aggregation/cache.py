@@ -49,8 +49,9 @@ class ModelCache:
         node: int = SERVER,
         members: Callable[[], BoolArray] | None = None,
     ) -> None:
-        numbers, count = len(store[first]), len(sizes) if members is None else int(np.count_nonzero(members()))
-        needed = count * numbers * 4
+        count = len(sizes) if members is None else int(np.count_nonzero(members()))
+        # 4 bytes a number.
+        needed = 4 * count * len(store[first])
         if needed > MOST_BYTES:
             reason = (
                 f"the cache of the models of {count} clients would take {needed / 2**30:.0f} GiB, more than the "
@@ -80,13 +81,13 @@ class ModelCache:
         return self._store.put(ModelId(self._node, "entry", self._made), model)
 
     def shift(self, difference: Tensor) -> None:
-        """Add `difference` (d,) to all entries."""
-        ids = [self._first, *(entry for _, entry in sorted(self._entries.items()))]
-        moved = {id: self._make(self._store[id] + difference) for id in dict.fromkeys(ids)}
-        self._first = self._store.hold(moved[self._first])
-        self._entries = {client: self._store.hold(moved[entry]) for client, entry in self._entries.items()}
+        """Add `difference` (d,) to all entries. Entries that were the same model still are."""
+        old_ids = [self._first, *(entry for _, entry in sorted(self._entries.items()))]
+        new_id = {id: self._make(self._store[id] + difference) for id in dict.fromkeys(old_ids)}
+        self._first = self._store.hold(new_id[self._first])
+        self._entries = {client: self._store.hold(new_id[entry]) for client, entry in self._entries.items()}
         # `_make` holds each new entry once, beside the holds above.
-        for id in [*ids, *moved.values()]:
+        for id in [*old_ids, *new_id.values()]:
             self._store.release(id)
 
     def step(
@@ -101,15 +102,10 @@ class ModelCache:
         if renewed is not None:
             self.renew(renewed, present)
         is_held = np.zeros(len(clients), np.bool_) if held is None else held
-
-        def put_models_of(chosen: BoolArray) -> None:
-            """Replace the entries of the clients that are True in `chosen` (n,)."""
-            rows = np.flatnonzero(chosen)
-            self.put(clients[rows], models[torch.from_numpy(rows).to(models.device)])
-
-        put_models_of(~is_held)
+        picked_rows, held_rows = np.flatnonzero(~is_held), np.flatnonzero(is_held)
+        self.put(clients[picked_rows], models[torch.from_numpy(picked_rows).to(models.device)])
         mean, model = self.mean(), self._store[present]
-        put_models_of(is_held)
+        self.put(clients[held_rows], models[torch.from_numpy(held_rows).to(models.device)])
         # If all members have gone to other nodes, the model stays.
         return torch.zeros_like(model) if mean is None else mean - model
 
@@ -129,7 +125,8 @@ class ModelCache:
         shares: FloatArray = np.asarray(sizes[clients] / sizes.sum(), np.float64)
         ids = [self._first, *(self._entries[client] for client in clients)]
         # Clients without an entry of their own share the first model.
-        return self._store.mix(ids, np.concatenate([[1.0 - shares.sum()], shares]))
+        share_of_first = 1.0 - shares.sum()
+        return self._store.mix(ids, np.concatenate([[share_of_first], shares]))
 
     def state_dict(self) -> State:
         """Return the entries, and each distinct model once."""

@@ -53,7 +53,7 @@ class Contributions:
         """True if an update was delivered since the values were computed."""
 
     def record(self, clients: IntArray, updates: Tensor, models: Tensor) -> None:
-        """Store delivered updates and models (n, d); the first `parameters` columns of both are parameters."""
+        """Store delivered updates and models (n, d), in place of the clients' last ones; updates without running statistics."""
         for row, client in enumerate(clients.tolist()):
             self._updates[client] = updates[row, : self._parameters].clone()
             self._models[client] = models[row].clone()
@@ -61,6 +61,7 @@ class Contributions:
 
     def contribution(self) -> FloatArray:
         """Return each client's C_i >= 0 (K,), computed at the first call after a delivery, by K evaluations on small sets."""
+        # A single client has no others to compare with.
         if self._changed and len(self._updates) > 1:
             self._values = self._compute()
         self._changed = False
@@ -73,17 +74,19 @@ class Contributions:
         models = torch.stack([self._models[client] for client in known])
         zeta = self._values[known]
         contributions = np.empty(len(known))
-        for i, client in enumerate(known):
+        for row, client in enumerate(known):
+            is_other = np.arange(len(known)) != row
             # Weights of the other clients; equal if all their zeta are 0.
-            shares = np.where(np.arange(len(known)) == i, 0.0, zeta)
+            shares = np.where(is_other, zeta, 0.0)
             if not shares.sum() > 0:
-                shares = np.arange(len(known)) != i
+                shares = is_other.astype(np.float64)
             weights = torch.from_numpy((shares / shares.sum()).astype(np.float32)).to(updates.device)
             mean_of_others = weights @ updates
-            norms = float(updates[i].norm() * mean_of_others.norm())
+            norms = float(updates[row].norm() * mean_of_others.norm())
             # An update of zeros has no direction; it counts as orthogonal to the mean.
-            cosine = float(updates[i] @ mean_of_others) / norms if norms > 0 else 0.0
-            contributions[i] = max(0.0, 1.0 - cosine) * self._error_of(weights @ models, client)
+            cosine = float(updates[row] @ mean_of_others) / norms if norms > 0 else 0.0
+            contributions[row] = max(0.0, 1.0 - cosine) * self._error_of(weights @ models, client)
+        # Clients that have delivered nothing get the mean.
         values = np.full(self._clients, contributions.mean())
         values[known] = contributions
         return values

@@ -25,11 +25,12 @@ def sum_weights(local: LocalSteps) -> FloatArray:
     parameters have moved at the end. The velocity keeps `momentum` of it, and a proximal term draws the parameters back.
     """
     moved, velocity = 1.0, 1.0
-    weights = [0.0]  # of the last gradient, the one before it, and so on
+    weights = [0.0]  # of no gradient; then of the last gradient, of the one before it, and so on
     for _ in range(int(local.taken.max(initial=0))):
         weights.append(abs(moved))
         velocity = local.momentum * velocity - local.rate * local.proximal * moved
         moved += velocity
+    # Entry tau of the cumulative sums belongs to the last tau gradients.
     return np.cumsum(weights)[local.taken]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates
+from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates, sum_weighted
 from models.fl.options.parameters import PortParameters
 
 
@@ -30,8 +30,9 @@ class Port(PortParameters, PlainUpdates):
         """Return the weighted sum (d,) of `updates` (n, d), each times its staleness factor as well."""
         # The server's own versions, if clients received something else (compressed models).
         origins = starts if arrivals.origins is None else arrivals.origins()
-        weights = self.weights(cosines(updates, model - origins), arrivals) * factors
-        return torch.from_numpy(weights.astype(np.float32)).to(updates.device) @ updates
+        movements = model - origins
+        weights = self.weights(cosines(updates, movements), arrivals)
+        return sum_weighted(weights * factors, updates)
 
     def weights(self, cosine: FloatArray, arrivals: Arrivals) -> FloatArray:
         """Return the weight of each update (n,); they sum to 1. `cosine` (n,), in [-1, 1]."""
@@ -46,5 +47,7 @@ def cosines(first: Tensor, second: Tensor) -> FloatArray:
     rows, other_rows = first.double(), second.double()
     norms = rows.norm(dim=1) * other_rows.norm(dim=1)
     products = (rows * other_rows).sum(dim=1)
-    cosine = torch.where(norms > 0.0, products / norms.clamp_min(torch.finfo(torch.float64).tiny), torch.zeros_like(norms))
+    quotients = products / norms.clamp_min(torch.finfo(torch.float64).tiny)
+    cosine = torch.where(norms > 0.0, quotients, torch.zeros_like(norms))
+    # Rounding may leave the range of cosines.
     return np.asarray(cosine.clamp(-1.0, 1.0).cpu().numpy(), np.float64)

@@ -32,21 +32,25 @@ class QFfl(QFflParameters, PlainUpdates):
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         """Return the step (d,) of the model from `updates` (n, d); staleness factors are not used."""
-        losses = arrivals.require_losses() + _LEAST_LOSS
+        reported = arrivals.require_losses()
+        losses = reported + _LEAST_LOSS
         known = np.isfinite(losses)
         if not known.any():
             return torch.zeros_like(model)
-        if not (arrivals.require_losses()[known] > 0).any():
+        if not (reported[known] > 0).any():
+            # All losses are 0: take the mean.
             return sum_weighted(known / known.sum(), updates)
         # Losses are divided by the largest, and the whole fraction by its q-th power, so that no power overflows.
         largest = float(losses[known].max())
         relative = np.where(known, losses, 0.0) / largest
         powers = np.where(known, relative**self.q, 0.0)
         # F_k^(q-1). Entries without a loss are set to 1 first, because 0 has no negative power.
-        lower_powers = np.where(known, np.where(known, relative, 1.0) ** (self.q - 1.0), 0.0) / largest
+        positive = np.where(known, relative, 1.0)
+        lower_powers = np.where(known, positive ** (self.q - 1.0), 0.0) / largest
         width = arrivals.count_parameters(updates)
         squared_norms = updates[:, :width].double().square().sum(1).cpu().numpy()
-        denominator = (self.q / arrivals.require_steps().rate * lower_powers * squared_norms + powers).sum()
+        rate = arrivals.require_steps().rate  # 1/L
+        denominator = (self.q / rate * lower_powers * squared_norms + powers).sum()
         step = sum_weighted(powers / denominator, updates)
         step[width:] = sum_weighted(powers / powers.sum(), updates[:, width:])
         return step

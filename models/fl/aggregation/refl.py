@@ -33,8 +33,9 @@ class Refl(ReflParameters, PlainUpdates):
         """Return the weight of each update (n,); they sum to 1. `deviation` (n,) is L_k times any factor, 0 for fresh updates."""
         greatest = float(deviation.max())
         boost = 1.0 - np.exp(-deviation / greatest / self.scale) if greatest > 0.0 else np.zeros(len(deviation))
-        raw = np.where(staleness == 0, 1.0, (1.0 - self.beta) / (staleness + 1.0) + self.beta * boost)
-        return np.asarray(raw / raw.sum(), np.float64)
+        of_late = (1.0 - self.beta) / (staleness + 1.0) + self.beta * boost
+        weights = np.where(staleness == 0, 1.0, of_late)
+        return np.asarray(weights / weights.sum(), np.float64)
 
 
 def deviations(updates: Tensor, staleness: IntArray) -> FloatArray:

@@ -196,8 +196,8 @@ class FixedShare(FixedShareParameters, PlainUpdates):
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         clients, samples = arrivals.totals
         shares = arrivals.sizes / samples if self.by == "size" else np.full(len(arrivals.sizes), 1.0 / clients)
-        weights = torch.from_numpy((self.alpha * shares * factors).astype(np.float32)).to(updates.device)
-        return weights @ (updates if self.form == "update" else starts + updates - model)
+        vectors = updates if self.form == "update" else starts + updates - model
+        return sum_weighted(self.alpha * shares * factors, vectors)
 
 
 class ByContribution(_Weighted):
@@ -217,10 +217,11 @@ class ByContribution(_Weighted):
     needs_contribution = True
 
     def weights(self, arrivals: Arrivals) -> FloatArray:
-        zeta = arrivals.contribution
-        if zeta is None or not zeta.sum() > 0:
-            return np.full(len(arrivals.sizes), 1.0 / len(arrivals.sizes))
-        return np.asarray(zeta / zeta.sum(), np.float64)
+        contribution = arrivals.contribution
+        if contribution is None or not contribution.sum() > 0:
+            count = len(arrivals.sizes)
+            return np.full(count, 1.0 / count)
+        return np.asarray(contribution / contribution.sum(), np.float64)
 
 
 class Mixing(MixingParameters, PlainUpdates):
@@ -242,8 +243,10 @@ class Mixing(MixingParameters, PlainUpdates):
     """
 
     def share(self, version: int) -> float:
-        """Return alpha of the step to the model of `version`, from 1."""
-        return self.alpha * math.prod(factor for first, factor in self.mixing_decay or [] if version >= first)
+        """Return alpha of the step to the model of `version`, from 1: times all factors of `mixing_decay` that hold by then."""
+        decay = [] if self.mixing_decay is None else self.mixing_decay
+        factors = [factor for first_version, factor in decay if version >= first_version]
+        return self.alpha * math.prod(factors)
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         result, share = model.clone(), self.share(arrivals.version + 1)
@@ -270,8 +273,9 @@ class MajorityVote(MajorityVoteParameters, PlainUpdates):
     votes = True
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
-        direction = (torch.from_numpy(factors.astype(np.float32)).to(updates.device) @ updates.sign()).sign_()
+        direction = sum_weighted(factors, updates.sign()).sign_()
         if self.tie == "random":
+            # 0 or 1 for each number, also where there is no tie, becomes -1 or 1.
             drawn = arrivals.generator().integers(0, 2, len(direction), dtype=np.int8)
             direction = direction.where(direction != 0, direction.new_tensor(2.0 * drawn - 1.0))
         return direction.mul_(self.learning_rate)
@@ -295,7 +299,8 @@ def check_factors(factors: FloatArray, staleness: IntArray) -> FloatArray:
         AnswerError: they are not numbers from 0 to 1, one for each of `staleness` (n,).
     """
     array = np.asarray(factors)
-    if array.shape != staleness.shape or array.dtype.kind not in "fiub" or not ((array >= 0) & (array <= 1)).all():
+    are_numbers = array.shape == staleness.shape and array.dtype.kind in "fiub"
+    if not are_numbers or not ((array >= 0) & (array <= 1)).all():
         raise AnswerError("staleness", "factor", factors, f"must be {len(staleness)} numbers between 0 and 1")
     return array.astype(np.float64)
 

@@ -37,11 +37,13 @@ class ControlVariates:
         """Return c_k+ (n, d): `gradients` with option I, else c_k - c + (x - y)/(tau eta), with `moved` (n, d) = y - x."""
         if gradients is not None:
             return gradients
-        # A client without steps keeps its control variate.
-        per_step = np.divide(1.0, local.taken * local.rate, out=np.zeros(len(local.taken)), where=local.taken > 0)
+        has_steps = local.taken > 0
+        # 1/(tau eta) of each client.
+        per_step = np.divide(1.0, local.taken * local.rate, out=np.zeros(len(local.taken)), where=has_steps)
         mean_steps = moved * torch.from_numpy(per_step.astype(np.float32)).to(moved.device)[:, None]
-        has_steps = torch.from_numpy(local.taken > 0).to(moved.device)[:, None]
-        return torch.where(has_steps, own - mean - mean_steps, own)
+        # A client without steps keeps its control variate.
+        is_renewed = torch.from_numpy(has_steps).to(moved.device)[:, None]
+        return torch.where(is_renewed, own - mean - mean_steps, own)
 
 
 class Scaffold(ScaffoldParameters, Equal):

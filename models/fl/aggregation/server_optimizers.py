@@ -77,8 +77,13 @@ class FedAvgM(_WithMoments, FedAvgMParameters):
     """
 
     def step(self, delta: Tensor) -> Tensor:
-        before = self._moments.get("velocity")
-        velocity = self._moments["velocity"] = delta.clone() if before is None else before.mul_(self.momentum).add_(delta)
+        velocity = self._moments.get("velocity")
+        if velocity is None:
+            # A copy, because the caller's step is changed later.
+            velocity = delta.clone()
+            self._moments["velocity"] = velocity
+        else:
+            velocity.mul_(self.momentum).add_(delta)
         return velocity * self.learning_rate
 
 
@@ -101,7 +106,8 @@ class _Adaptive(_WithMoments):
         if not self._moments:
             self._moments = {"first": torch.zeros_like(delta), "second": torch.full_like(delta, self.tau**2)}
         first = self._moments["first"].lerp_(delta, 1 - self.beta1)
-        second = self._moments["second"] = self.second(self._moments["second"], delta)
+        second = self.second(self._moments["second"], delta)
+        self._moments["second"] = second
         return first.div(second.sqrt().add_(self.tau)).mul_(self.learning_rate)
 
 
@@ -142,7 +148,8 @@ class FedYogi(FedYogiParameters, _Adaptive):
 
     def second(self, before: Tensor, delta: Tensor) -> Tensor:
         square = delta.square()
-        return before.addcmul_(square, before.sub(square).sign_(), value=self.beta2 - 1)
+        direction = before.sub(square).sign_()
+        return before.addcmul_(square, direction, value=-(1 - self.beta2))
 
 
 SERVER_OPTIMIZERS: dict[str, Callable[..., ServerOptimizer]] = {

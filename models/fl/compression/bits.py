@@ -18,8 +18,8 @@ Generators: TypeAlias = Callable[[int], np.random.Generator]
 
 
 def whole_bytes(bits: int) -> int:
-    """Return the number of bytes that hold `bits` bits."""
-    return -(-bits // 8)
+    """Return the number of bytes that hold `bits` bits, rounded up."""
+    return (bits + 7) // 8
 
 
 def symbol_bits(symbols: int) -> int:

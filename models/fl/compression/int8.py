@@ -60,13 +60,16 @@ class Int8:
             all_thresholds = rows.new_full(shape, 0.5)
         first = 0
         for numbers in tensors:
-            # The walrus moves `first` to the next tensor after it has begun the slice.
-            columns = slice(first, first := first + numbers)
+            columns = slice(first, first + numbers)
+            first += numbers
             values, thresholds = out[:, columns], all_thresholds[:, columns]
             low, high = values.aminmax(dim=1, keepdim=True)
             step = (high - low) / _STEPS
             # If all numbers of a tensor are equal, the step is 0 and the division has no value.
             exact_steps = (values - low) / step.masked_fill(step == 0, 1.0)
             steps_below = exact_steps.floor()
-            values.copy_(low + (steps_below + (thresholds < exact_steps - steps_below)).clamp_(max=_STEPS) * step)
+            is_rounded_up = thresholds < exact_steps - steps_below
+            steps = (steps_below + is_rounded_up).clamp_(max=_STEPS)
+            # `values` is a view of `out`.
+            values.copy_(low + steps * step)
         return out

@@ -62,8 +62,9 @@ class Messages:
         if self.exact:
             return rows
         arrived = self._compression.compress(rows, self._tensors, generators)
-        if not isinstance(arrived, type(rows)) or arrived.shape != rows.shape:
-            answer = tuple(arrived.shape) if isinstance(arrived, type(rows)) else type(arrived).__name__
+        is_tensor = isinstance(arrived, type(rows))
+        if not is_tensor or arrived.shape != rows.shape:
+            answer = tuple(arrived.shape) if is_tensor else type(arrived).__name__
             raise AnswerError(self._role, "compress", answer, f"must be a tensor of shape {tuple(rows.shape)}")
         return arrived
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,7 +53,7 @@ class Qsgd:
     def message_bytes(self, tensors: Sequence[int]) -> int:
         """Return the bytes of a message; `tensors`: numbers of each tensor."""
         numbers = sum(tensors)
-        norms = 1 if self._bucket is None else -(-numbers // self._bucket)
+        norms = 1 if self._bucket is None else math.ceil(numbers / self._bucket)
         return whole_bytes(NUMBER * norms + numbers * symbol_bits(2 * self._levels + 1))
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
@@ -62,13 +63,14 @@ class Qsgd:
         """
         clients, numbers = rows.shape
         uniforms = rows.new_tensor(np.stack([generators(row).random(numbers, dtype=np.float32) for row in range(clients)]))
-        bucket = self._bucket or numbers
+        bucket = numbers if self._bucket is None else self._bucket
         missing = -numbers % bucket
         if missing:
             # Fill the last bucket with zeros, which do not change its norm.
-            filled = rows.new_zeros(2, clients, numbers + missing)
-            filled[0, :, :numbers], filled[1, :, :numbers] = rows, uniforms
-            rows, uniforms = filled
+            filled_rows, filled_uniforms = rows.new_zeros(2, clients, numbers + missing)
+            filled_rows[:, :numbers], filled_uniforms[:, :numbers] = rows, uniforms
+            rows, uniforms = filled_rows, filled_uniforms
+        # One row for each bucket.
         sent = _quantise(rows.reshape(-1, bucket), uniforms.reshape(-1, bucket), self._levels)
         return sent.reshape(clients, -1)[:, :numbers]
 
@@ -81,7 +83,9 @@ def _quantise(values: Tensor, uniforms: Tensor, levels: int) -> Tensor:
     """
     norms = values.double().square().sum(1, keepdim=True).sqrt().to(values.dtype)
     # Rows of zeros stay zeros; so do rows whose norm is too small for float32 to divide the levels by.
-    exact_level = values.abs() * (levels / norms.masked_fill(norms < _SMALLEST_NORM, 1.0))
+    divisors = norms.masked_fill(norms < _SMALLEST_NORM, 1.0)
+    exact_level = values.abs() * (levels / divisors)
     lower_level = exact_level.floor()
-    level = (lower_level + (uniforms < exact_level - lower_level)).clamp(max=levels)
+    is_rounded_up = uniforms < exact_level - lower_level
+    level = (lower_level + is_rounded_up).clamp(max=levels)
     return level * values.sign() * (norms / levels)

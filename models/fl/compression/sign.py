@@ -58,14 +58,16 @@ class Sign:
 
     def message_bytes(self, tensors: Sequence[int]) -> int:
         """Return the bytes of a message; `tensors`: numbers of each tensor."""
-        return whole_bytes(sum(tensors) + (0 if self.needs_vote else NUMBER))
+        scale_bits = 0 if self.needs_vote else NUMBER
+        return whole_bytes(sum(tensors) + scale_bits)
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
         """Return the signs of `rows` (n, d), 1 or -1, with scale "mean" times the mean magnitude of each row."""
         signs = rows.sign()
-        zeros = signs == 0
+        is_zero = signs == 0
         # A row without zeros needs no draws.
-        for row in zeros.any(1).nonzero().flatten().tolist():
+        for row in is_zero.any(1).nonzero().flatten().tolist():
+            # 0 or 1 for every number becomes -1 or 1, the sign of a number that is 0.
             drawn = generators(row).integers(0, 2, rows.shape[1], dtype=np.int8)
-            signs[row] = signs[row].where(~zeros[row], rows.new_tensor(2.0 * drawn - 1.0))
+            signs[row] = signs[row].where(~is_zero[row], rows.new_tensor(2.0 * drawn - 1.0))
         return signs if self.needs_vote else signs * rows.abs().mean(1, keepdim=True)

@@ -58,10 +58,13 @@ def cnn8(
         """Return the module, with parameters that `from_seed` draws again."""
         before, height, width = input_shape
         layers: list[nn.Module] = []
-        for i, after in enumerate(widths):
-            layers += [nn.Conv2d(before, after, 3, padding=1, bias=norm == "none"), IMAGES[norm](after), nn.ReLU()]
+        for number, after in enumerate(widths):
+            # A layer of normalisation has a bias of its own.
+            convolution = nn.Conv2d(before, after, 3, padding=1, bias=norm == "none")
+            layers += [convolution, IMAGES[norm](after), nn.ReLU()]
             before = after
-            if i % 2 and min(height, width) >= 4:
+            is_second = number % 2 == 1
+            if is_second and min(height, width) >= 4:
                 layers.append(nn.MaxPool2d(2))
                 height, width = height // 2, width // 2
         return nn.Sequential(*layers, nn.Flatten(), nn.Linear(before * height * width, classes))
@@ -106,13 +109,15 @@ def torchvision_classifier(input_shape: tuple[int, ...], classes: int, *, seed: 
     models = torchvision("models")
     known = models.list_models(module=models)
     if name not in known:
+        remedy = f"for instance {', '.join(known[:3])}"
         near = difflib.get_close_matches(name, known, 3)
-        remedy = f"did you mean {', '.join(map(repr, near))}?" if near else f"for instance {', '.join(known[:3])}"
+        if near:
+            remedy = f"did you mean {', '.join(map(repr, near))}?"
         raise ParameterError("network.name", name, f"is no classifier of torchvision; {remedy}")
     if len(input_shape) != 3 or input_shape[0] != 3:
         raise ParameterError("network.kind", "torchvision", f"needs images of 3 channels, the data are {input_shape}")
     # These two have further outputs in training, and weights that SciPy draws for minutes.
-    others = {"aux_logits": False, "init_weights": False} if name in ("googlenet", "inception_v3") else {}
+    options = {"aux_logits": False, "init_weights": False} if name in ("googlenet", "inception_v3") else {}
     with seed_globally(seed, torch.device("cpu")):
-        network: nn.Module = models.get_model(name, weights=None, num_classes=classes, **others)
+        network: nn.Module = models.get_model(name, weights=None, num_classes=classes, **options)
     return network

@@ -9,6 +9,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, Protocol, cast, runtime_checkable
 
 import torch
@@ -58,7 +59,7 @@ class Dense(nn.Module):
     def __init__(self, *, features: int, hidden: Sequence[int], classes: int) -> None:
         super().__init__()
         widths = [features, *hidden, classes]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
+        self.layers = nn.ModuleList(nn.Linear(before, after) for before, after in itertools.pairwise(widths))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores (B, classes) of samples x (B, *input_shape)."""
@@ -68,6 +69,7 @@ class Dense(nn.Module):
         """Return the scores (B, classes) of x (B, *input_shape) with `parameters`: weight and bias of each layer in turn."""
         x = x.flatten(1)
         for i in range(0, len(parameters), 2):
+            # ReLU stands between the layers: not before the first, nor after the last.
             x = functional.linear(x if i == 0 else torch.relu(x), parameters[i], parameters[i + 1])
         return x
 
@@ -214,7 +216,9 @@ def cnn(
         >>> cnn((1, 28, 28), 10, seed=1).layers[-1]
         Linear(in_features=64, out_features=10, bias=True)
     """
-    widths = channels if channels is not None else [32, 64, 64] if input_shape[0] == 3 else [16, 32, 32]
+    widths = channels
+    if widths is None:
+        widths = [32, 64, 64] if input_shape[0] == 3 else [16, 32, 32]
     dense = [hidden] if isinstance(hidden, int) else hidden
     _check_widths("channels", widths)
     _check_widths("hidden", dense)
@@ -226,10 +230,17 @@ def cnn(
     if len(input_shape) != 3:
         raise ParameterError("network.kind", "cnn", f"needs images (C, H, W), the data are {input_shape}")
     _check_room(input_shape, len(widths), padding, kernel)
-    named = {"padding": padding, "kernel": kernel}
-    return from_seed(
-        lambda: Cnn(input_shape=input_shape, channels=widths, hidden=dense, classes=classes, norm=norm, **named), seed
+    make = partial(
+        Cnn,
+        input_shape=input_shape,
+        channels=widths,
+        hidden=dense,
+        classes=classes,
+        padding=padding,
+        norm=norm,
+        kernel=kernel,
     )
+    return from_seed(make, seed)
 
 
 def _check_room(input_shape: tuple[int, ...], convolutions: int, padding: int, kernel: int) -> None:
@@ -244,7 +255,8 @@ def _check_room(input_shape: tuple[int, ...], convolutions: int, padding: int, k
             )
             raise ParameterError("network.padding", padding, reason)
         side = side - kernel + 1 + 2 * padding
-        side = side // 2 if side >= 4 else side
+        if side >= 4:
+            side //= 2
 
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {

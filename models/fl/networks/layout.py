@@ -25,7 +25,8 @@ class Layout:
     """
 
     def __init__(self, network: nn.Module, trained: Sequence[str] | None = None) -> None:
-        tensors = [*network.named_parameters(), *((k, b) for k, b in network.named_buffers() if b.is_floating_point())]
+        buffers = [(name, buffer) for name, buffer in network.named_buffers() if buffer.is_floating_point()]
+        tensors = [*network.named_parameters(), *buffers]
         self.names = [name for name, _ in tensors]
         """Names of the tensors, parameters first."""
         self.shapes = [tensor.shape for _, tensor in tensors]
@@ -36,16 +37,19 @@ class Layout:
         names, buffer_names = self.names[: self.count], self.names[self.count :]
         self.trained = trained_tensors(names, trained)
         """Places of the trained tensors."""
-        moving = moving_statistics(buffer_names, trained and [names[place] for place in self.trained])
+        # Without patterns all statistics move, also those of layers without parameters.
+        trained_names = None if trained is None else [names[place] for place in self.trained]
+        moving = moving_statistics(buffer_names, trained_names)
         self.moves = self._mark({*self.trained, *(self.count + place for place in moving)})
         """(d,) True for columns that training may change: those of trained tensors, and of the running statistics of their
         layers.
         """
         self.all_move = bool(self.moves.all())
         """True if training may change all columns."""
-        all_trained, width = len(self.trained) == self.count, self.parameters
-        self.columns: slice | Tensor = slice(0, width) if all_trained else torch.nonzero(self.moves[:width]).flatten()
+        self.columns: slice | Tensor = slice(0, self.parameters)
         """Columns of the trained parameters; a slice if they are all parameters."""
+        if len(self.trained) < self.count:
+            self.columns = torch.nonzero(self.moves[: self.parameters]).flatten()
         self.normalisers = [layer for layer in network.modules() if isinstance(layer, BatchNorm)]
         """Layers of batch normalisation."""
         norm_layers = {path for path, layer in network.named_modules() if isinstance(layer, BatchNorm)}
@@ -66,5 +70,5 @@ class Layout:
 
     def views(self, rows: Tensor) -> list[Tensor]:
         """Return the parameters and buffers in `rows` (n, d), each (n, *shape), without a copy."""
-        count = rows.shape[0]
-        return [part.view(count, *shape) for part, shape in zip(torch.split(rows, self._sizes, 1), self.shapes, strict=True)]
+        count, parts = rows.shape[0], torch.split(rows, self._sizes, 1)
+        return [part.view(count, *shape) for part, shape in zip(parts, self.shapes, strict=True)]

@@ -17,8 +17,10 @@ _GROUP = 16
 
 
 def group_norm(channels: int) -> nn.Module:
-    """Return group normalisation with 16 channels a group, or the nearest number that divides `channels`."""
-    return nn.GroupNorm(math.gcd(channels, max(1, channels // _GROUP)), channels)
+    """Return group normalisation with 16 channels a group, or more where these do not divide `channels` into equal groups."""
+    wanted_groups = max(1, channels // _GROUP)
+    # The number of groups must divide the channels.
+    return nn.GroupNorm(math.gcd(channels, wanted_groups), channels)
 
 
 IMAGES: dict[str, Callable[[int], nn.Module]] = {"batch": nn.BatchNorm2d, "group": group_norm, "none": nn.Identity}

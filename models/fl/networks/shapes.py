@@ -41,9 +41,13 @@ class Shapes:
         """
         names, sizes = list(self.parameters), list(self.parameters.values())
         chosen = trained_tensors(names, trained)
-        moving = moving_statistics(list(self.buffers), trained and [names[place] for place in chosen])
-        statistics = list(self.buffers.values())
-        return MessageSizes([sizes[place] for place in chosen], 0 if local else sum(statistics[place] for place in moving))
+        tensors = [sizes[place] for place in chosen]
+        if local:
+            return MessageSizes(tensors, statistics=0)
+        trained_names = None if trained is None else [names[place] for place in chosen]
+        moving = moving_statistics(list(self.buffers), trained_names)
+        buffer_sizes = list(self.buffers.values())
+        return MessageSizes(tensors, statistics=sum(buffer_sizes[place] for place in moving))
 
     def linear(self, name: str, before: int, after: int) -> None:
         """Add the tensors of a linear layer from `before` to `after` features."""
@@ -69,7 +73,8 @@ def shapes_of(network: Table, data: DataOptions) -> Shapes | None:
         return None
     images = published_shape(str(data.kind))
     options = {key: value for key, value in network.items() if key != "kind" and value is not None}
-    return make(images.planes, images.side, 2 if data.labels == "parity" else images.labels, **options)
+    classes = 2 if data.labels == "parity" else images.labels
+    return make(images.planes, images.side, classes, **options)
 
 
 # The functions below name and size the tensors as the constructors of `kinds.py` and `deep.py` do, layer by layer. `planes` are
@@ -98,19 +103,21 @@ def _cnn(
 ) -> Shapes:
     """Return the tensors of `kinds.cnn`; must follow its constructor layer by layer."""
     shapes, place, before = Shapes(), 0, planes
-    for after in channels or ((32, 64, 64) if planes == 3 else (16, 32, 32)):
+    defaults = (32, 64, 64) if planes == 3 else (16, 32, 32)
+    for after in channels or defaults:
         shapes.convolution(f"layers.{place}", before, after, side=kernel)
         before, side, place = after, side - kernel + 1 + 2 * padding, place + 2  # the convolution and a ReLU
         if side >= 4:
-            side, place = side // 2, place + 1
+            side, place = side // 2, place + 1  # max-pooling
         if norm != "none":
             shapes.normalisation(f"layers.{place}", norm, after)
             place += 1
     place += 1  # Flatten
     before *= side**2
-    for after in [hidden] if isinstance(hidden, int) else hidden:
+    hidden_widths = [hidden] if isinstance(hidden, int) else hidden
+    for after in hidden_widths:
         shapes.linear(f"layers.{place}", before, after)
-        before, place = after, place + 2
+        before, place = after, place + 2  # the linear layer and a ReLU
         if norm != "none":
             shapes.normalisation(f"layers.{place}", norm, after)
             place += 1
@@ -127,9 +134,9 @@ def _cnn8(
         shapes.convolution(f"{place}", before, after, bias=norm == "none")
         if norm != "none":
             shapes.normalisation(f"{place + 1}", norm, after)
-        before, place = after, place + 3
+        before, place = after, place + 3  # the convolution, its normalisation or an identity, and a ReLU
         if i % 2 and side >= 4:
-            side, place = side // 2, place + 1
+            side, place = side // 2, place + 1  # max-pooling after every second convolution
     shapes.linear(f"{place + 1}", before * side**2, classes)
     return shapes
 

@@ -21,11 +21,16 @@ def trained_tensors(names: Sequence[str], patterns: Sequence[str] | None) -> lis
         return list(range(len(names)))
     if not patterns:
         raise ParameterError("trained", [], "names nothing to train; leave it out to train everything")
+    chosen: set[int] = set()
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            shown = ", ".join(names[:_SHOWN]) + (f", .. ({len(names)} in all)" if len(names) > _SHOWN else "")
+        matching = {place for place, name in enumerate(names) if fnmatchcase(name, pattern)}
+        if not matching:
+            shown = ", ".join(names[:_SHOWN])
+            if len(names) > _SHOWN:
+                shown += f", .. ({len(names)} in all)"
             raise ParameterError("trained", pattern, f"no parameter has such a name; the network has {shown}")
-    return [place for place, name in enumerate(names) if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        chosen |= matching
+    return sorted(chosen)
 
 
 def moving_statistics(buffers: Sequence[str], trained: Sequence[str] | None) -> list[int]:
@@ -35,5 +40,6 @@ def moving_statistics(buffers: Sequence[str], trained: Sequence[str] | None) -> 
     """
     if trained is None:
         return list(range(len(buffers)))
+    # The name of a tensor is the path of its layer, a point, and its name in the layer.
     layers = {name.rpartition(".")[0] for name in trained}
     return [place for place, name in enumerate(buffers) if name.rpartition(".")[0] in layers]

@@ -27,14 +27,18 @@ Decay = Annotated[float, Ge(0), Le(1e38)]
 
 
 def check_bounds(options: object, table: str = "") -> None:
-    """Raise ParameterError for a field whose value is not of its type or out of its bounds; `table` is put before its name."""
+    """Raise ParameterError for a field whose value is out of its bounds, or none of its literals; None is always allowed.
+
+    `table` is put before the name of the field.
+    """
     for name, hint in get_type_hints(type(options), include_extras=True).items():
         value = getattr(options, name)
         if value is None:
             continue
         # The hint itself may have bounds, or a member of it, as in Count | None.
         for kind in (hint, *get_args(hint)):
-            if allowed := _allowed_values(kind, value):
+            allowed = _allowed_values(kind, value)
+            if allowed is not None:
                 raise ParameterError(f"{table}{name}", value, f"must be {allowed}")
 
 
@@ -43,6 +47,7 @@ def _allowed_values(hint: Any, value: Any) -> str | None:
     if get_origin(hint) is Literal:
         *others, last = get_args(hint)
         return None if value in (*others, last) else f"{', '.join(others)} or {last}"
+    # The annotations of a bounded number: a lower bound, and perhaps an upper one.
     bounds = getattr(hint, "__metadata__", ())
     low: Any = next((bound for bound in bounds if isinstance(bound, Gt | Ge)), None)
     high: Any = next((bound for bound in bounds if isinstance(bound, Lt | Le)), Lt(math.inf))
@@ -55,4 +60,5 @@ def _allowed_values(hint: Any, value: Any) -> str | None:
     least = f"> {low.gt}" if isinstance(low, Gt) else f">= {low.ge}"
     if high == Lt(math.inf):
         return f"a finite number {least}" if hint.__origin__ is float else least
-    return f"{least} and {f'< {high.lt}' if isinstance(high, Lt) else f'<= {high.le}'}"
+    most = f"< {high.lt}" if isinstance(high, Lt) else f"<= {high.le}"
+    return f"{least} and {most}"

@@ -21,7 +21,10 @@ def check_fresh_updates(demands: Demands, updates: list[Update], staleness: IntA
 
     `staleness` (n,): versions of the model since the one that each update started from.
     """
-    if demands.fresh and (staleness.any() or len({update.client for update in updates}) < len(updates)):
+    if not demands.fresh:
+        return
+    clients = {update.client for update in updates}
+    if staleness.any() or len(clients) < len(updates):
         reason = f"{demands.name} goes with updates of the present model, one a client; set server.kind = 'synchronous'"
         raise ParameterError("aggregation.kind", None, reason, shown="")
 

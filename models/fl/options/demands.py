@@ -64,16 +64,20 @@ class Demands:
     @property
     def extra_pass(self) -> Literal["forward", "gradient"] | None:
         """Pass over all of a client's samples that the method needs beside training, or None."""
-        return "gradient" if self.gradient else "forward" if self.loss == "received" else None
+        if self.gradient:
+            return "gradient"
+        return "forward" if self.loss == "received" else None
 
     @property
     def description(self) -> str | None:
         """Text for a summary on `extra_pass`, or on the losses that clients report; None without either."""
-        return {
-            ("received", False): "clients compute their loss at the received model over all samples, in a pass before training",
-            ("running", False): "clients report the running loss of training; only its first batch is at the received model",
-            ("none", True): "clients compute their gradient at the received model over all samples, in a pass before training",
-        }.get((self.loss, self.gradient))
+        if self.gradient:
+            return "clients compute their gradient at the received model over all samples, in a pass before training"
+        if self.loss == "received":
+            return "clients compute their loss at the received model over all samples, in a pass before training"
+        if self.loss == "running":
+            return "clients report the running loss of training; only its first batch is at the received model"
+        return None
 
 
 NOTHING = Demands()

@@ -19,11 +19,14 @@ def check_options(
     Raises:
         ParameterError: names the table, the key, and the allowed keys.
     """
-    named = {name: parameter for name, parameter in inspect.signature(function).parameters.items() if name not in supplied}
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in named.values())
-    # `*args` and `**more` are no keys themselves.
-    rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    parameters = {name: parameter for name, parameter in named.items() if parameter.kind not in rest}
+    parameters: dict[str, inspect.Parameter] = {}
+    takes_any = False
+    for name, parameter in inspect.signature(function).parameters.items():
+        # `*args` and `**more` are no keys themselves.
+        if parameter.kind is parameter.VAR_KEYWORD:
+            takes_any = True
+        elif parameter.kind is not parameter.VAR_POSITIONAL and name not in supplied:
+            parameters[name] = parameter
     allowed = ", ".join(parameters) or "none"
     for key, value in options.items():
         if key not in parameters and not takes_any:

@@ -166,9 +166,11 @@ class TrainingOptions:
 
     @property
     def worker_devices(self) -> list[str]:
-        """The device of each worker; empty without workers."""
-        devices = self.devices or [self.device]
-        return [devices[worker % len(devices)] for worker in range(self.workers or len(self.devices or ()))]
+        """The device of each worker; empty without workers. Workers beyond the devices take them in turn."""
+        if self.devices is None:
+            return [self.device] * self.workers
+        count = self.workers or len(self.devices)
+        return [self.devices[worker % len(self.devices)] for worker in range(count)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,8 +60,15 @@ Noise = Callable[[int, float, np.random.Generator], Tensor]
 
 def _laplace_noise(sensitivity: float) -> Noise:
     """Return a function that draws Laplace noise for this sensitivity."""
-    # The budget of a very late participation can underflow to 0: the noise is then infinite, and the server refuses the update.
-    return lambda size, epsilon, rng: draw_laplace(size, sensitivity / epsilon if epsilon > 0 else math.inf, rng)
+
+    def noise(size: int, epsilon: float, rng: np.random.Generator) -> Tensor:
+        """Draw `size` Laplace variates of the scale that epsilon needs."""
+        # The budget of a very late participation can underflow to 0: the noise is then infinite, and the server refuses the
+        # update.
+        scale = sensitivity / epsilon if epsilon > 0 else math.inf
+        return draw_laplace(size, scale, rng)
+
+    return noise
 
 
 def _gaussian_noise(sensitivity: float, delta: float) -> Noise:
@@ -71,7 +78,8 @@ def _gaussian_noise(sensitivity: float, delta: float) -> Noise:
 
     def noise(size: int, epsilon: float, rng: np.random.Generator) -> Tensor:
         """Draw `size` normal variates of the deviation that (epsilon, delta) needs."""
-        return torch.from_numpy(rng.standard_normal(size, dtype=np.float32)) * (sensitivity * gaussian_scale(epsilon, delta))
+        deviation = sensitivity * gaussian_scale(epsilon, delta)
+        return torch.from_numpy(rng.standard_normal(size, dtype=np.float32)) * deviation
 
     return noise
 
@@ -80,7 +88,8 @@ def _protect(bounded: Tensor, updates: Tensor, noise: Noise, epsilon: FloatArray
     """Return the bounded rows of finite budget with noise, and the other rows of `updates` unchanged."""
     released = updates.clone()
     for row in np.flatnonzero(np.isfinite(epsilon)).tolist():
-        released[row] = bounded[row] + noise(updates.shape[1], float(epsilon[row]), generators(row)).to(updates.device)
+        row_noise = noise(updates.shape[1], float(epsilon[row]), generators(row))
+        released[row] = bounded[row] + row_noise.to(updates.device)
     return released
 
 

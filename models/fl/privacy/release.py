@@ -29,15 +29,17 @@ class Release:
         if unprotected not in (None, "batch-norm"):
             raise ParameterError("unprotected", unprotected, "must be 'batch-norm', or left out")
         width = layout.parameters
+        # Masks (d,) of columns: those sent, and those of them that are sent unprotected on purpose.
         sent = layout.moves.clone()
         if local:
             sent[width:] = False
         exempt = layout.batch_norm & sent if unprotected else torch.zeros_like(sent)
         if mechanism.protects:
             if unprotected and not exempt.any():
-                raise ParameterError("unprotected", unprotected, f"{NO_SUCH_LAYERS}")
-            if bool((sent[width:] & ~exempt[width:]).any()):
-                raise ParameterError("batch_statistics", "averaged", f"{BARE_STATISTICS}")
+                raise ParameterError("unprotected", unprotected, NO_SUCH_LAYERS)
+            sends_bare_statistics = bool((sent[width:] & ~exempt[width:]).any())
+            if sends_bare_statistics:
+                raise ParameterError("batch_statistics", "averaged", BARE_STATISTICS)
         self.numbers = int(sent.sum())
         """Numbers in one update."""
         self.tensors = [layout.shapes[place].numel() for place in layout.trained]
@@ -47,8 +49,10 @@ class Release:
         self.guarantee = mechanism.guarantee
         """Guarantee of the mechanism for the other numbers in one participation, in words."""
         self._mechanism = mechanism
-        # A slice if no column is exempt: it avoids a copy of the matrix.
-        self._columns = torch.nonzero(sent[:width] & ~exempt[:width]).flatten() if bool(exempt.any()) else layout.columns
+        self._columns = layout.columns
+        """Columns that the mechanism protects; a slice where possible, which avoids a copy of the matrix."""
+        if exempt.any():
+            self._columns = torch.nonzero(sent[:width] & ~exempt[:width]).flatten()
 
     def protect(self, content: Tensor, epsilon: NDArray[np.float64], generators: Generators) -> None:
         """Bound and noise the updates `content` (n, d) in place, row k under budget epsilon[k]."""

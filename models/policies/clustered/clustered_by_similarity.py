@@ -44,7 +44,8 @@ def compute_distances(kind: Similarity, rows: NDArray[np.floating], others: NDAr
     cosine = np.divide(rows @ others.T, norms, out=np.zeros_like(norms), where=norms > 0)
     angle: FloatArray = np.arccos(np.clip(cosine, -1.0, 1.0))
     # Two zero vectors have no angle; it counts as 0 (see the readings above).
-    angle[np.ix_(np.flatnonzero(np.all(rows == 0, axis=1)), np.flatnonzero(np.all(others == 0, axis=1)))] = 0.0
+    zero_rows, zero_others = np.flatnonzero(np.all(rows == 0, axis=1)), np.flatnonzero(np.all(others == 0, axis=1))
+    angle[np.ix_(zero_rows, zero_others)] = 0.0
     return angle
 
 
@@ -71,25 +72,25 @@ def fill_groups(groups: list[IntArray], masses: FloatArray, count: int) -> list[
     """
     # By mass; of equal masses the group of the lowest client comes first.
     ranked = sorted(groups, key=lambda group: (-float(masses[group].sum()), int(group[0])))
-    clients = [group.tolist() for group in ranked[:count]]
-    parts = [masses[group].tolist() for group in ranked[:count]]
-    room = [1.0 - sum(part) for part in parts]
+    # Clients of each distribution, the mass that each has there, and the mass that the distribution lacks.
+    members = [group.tolist() for group in ranked[:count]]
+    member_masses = [masses[group].tolist() for group in ranked[:count]]
+    lacking = [1.0 - sum(part) for part in member_masses]
     k, last = 0, count - 1
-    for client in (i for group in ranked[count:] for i in group.tolist()):
-        rest = float(masses[client])
-        while rest > ROUNDING:
-            while k < last and room[k] <= ROUNDING:
-                k += 1
-            # The last distribution takes all that is left, so that rounding loses nothing.
-            part = min(rest, room[k]) if k < last else rest
-            clients[k].append(client)
-            parts[k].append(part)
-            room[k] -= part
-            rest -= part
-    return [
-        make_distribution(np.array(members, np.int64), np.array(member_masses))
-        for members, member_masses in zip(clients, parts, strict=True)
-    ]
+    """Distribution that is being filled, and the last one."""
+    for group in ranked[count:]:
+        for client in group.tolist():
+            rest = float(masses[client])
+            while rest > ROUNDING:
+                while k < last and lacking[k] <= ROUNDING:
+                    k += 1
+                # The last distribution takes all that is left, so that rounding loses nothing.
+                part = min(rest, lacking[k]) if k < last else rest
+                members[k].append(client)
+                member_masses[k].append(part)
+                lacking[k] -= part
+                rest -= part
+    return [make_distribution(np.array(members[k], np.int64), np.array(member_masses[k])) for k in range(count)]
 
 
 class ClusteredBySimilarity(NoProbes, StateFields):
@@ -128,7 +129,9 @@ class ClusteredBySimilarity(NoProbes, StateFields):
         self._kind: Similarity = similarity
         masses = per_round * self._shares
         whole = np.floor(masses + ROUNDING)
-        self._own = [make_distribution(np.array([i]), np.ones(1)) for i in np.flatnonzero(whole) for _ in range(int(whole[i]))]
+        # A client of mass 2.5 fills two distributions alone.
+        owners = np.repeat(np.arange(clients), whole.astype(np.int64))
+        self._own = [make_distribution(np.array([client]), np.ones(1)) for client in owners.tolist()]
         """Distributions of a single client, which has 1/m of the data or more."""
         self._masses: FloatArray = np.maximum(masses - whole, 0.0)
         """(K,) m times each client's share of the data, less what `_own` holds."""
@@ -164,19 +167,20 @@ class ClusteredBySimilarity(NoProbes, StateFields):
         if self._gradients.shape[1] != outcome.updates.shape[1]:
             self._gradients = np.zeros((len(self._shares), outcome.updates.shape[1]), np.float32)
         # Privacy noise grows without bound: an update beyond single precision has no direction left to compare.
-        sound = np.max(np.abs(outcome.updates), axis=1, initial=0.0) < LARGEST
-        delivered = delivered[sound]
-        if len(delivered) == 0:
+        is_usable = np.max(np.abs(outcome.updates), axis=1, initial=0.0) < LARGEST
+        changed = delivered[is_usable]
+        if len(changed) == 0:
             return
-        self._gradients[delivered] = outcome.updates[sound]
-        rows = compute_distances(self._kind, self._gradients[delivered], self._gradients)
-        self._distances[delivered] = rows
-        self._distances[:, delivered] = rows.T
+        self._gradients[changed] = outcome.updates[is_usable]
+        rows = compute_distances(self._kind, self._gradients[changed], self._gradients)
+        self._distances[changed] = rows
+        self._distances[:, changed] = rows.T
         # Rounding differs between the two triangles of the rows' own square; the tree needs a symmetric matrix.
-        square = rows[:, delivered]
-        square = (square + square.T) / 2
-        np.fill_diagonal(square, 0.0)
-        self._distances[np.ix_(delivered, delivered)] = square
+        square = rows[:, changed]
+        symmetric = (square + square.T) / 2
+        np.fill_diagonal(symmetric, 0.0)
+        self._distances[np.ix_(changed, changed)] = symmetric
+        # They are computed again at the next selection.
         self._distributions = None
 
     def on_load(self) -> None:
@@ -187,12 +191,14 @@ class ClusteredBySimilarity(NoProbes, StateFields):
         """Return the distributions that groups of similar clients fill, in addition to `_own`."""
         if self._count == 0:
             return []
-        inside = np.flatnonzero(self._masses > ROUNDING)
-        masses = self._masses[inside]
-        if len(inside) == 1:
+        # Clients of the tree; below, they are numbered by their places in this array.
+        in_tree = np.flatnonzero(self._masses > ROUNDING)
+        masses = self._masses[in_tree]
+        if len(in_tree) == 1:
             groups = [np.zeros(1, np.int64)]
         else:
-            tree = linkage(squareform(self._distances[np.ix_(inside, inside)], checks=False), "ward")
+            distances = self._distances[np.ix_(in_tree, in_tree)]
+            tree = linkage(squareform(distances, checks=False), "ward")
             groups = cut_tree(tree, masses)
         filled = fill_groups(groups, masses, self._count)
-        return [Distribution(inside[each.clients], each.upper) for each in filled]
+        return [Distribution(in_tree[places], upper) for places, upper in filled]

@@ -58,10 +58,12 @@ def fill_distributions(order: IntArray, masses: FloatArray) -> list[Distribution
     # Client `order[i]` has the interval from upper[i - 1] to upper[i], distribution k that from k to k + 1.
     filled = []
     for k in range(count):
+        # The first and the last client whose interval overlaps that of the distribution.
         first = int(np.searchsorted(upper, k + ROUNDING, side="right"))
         last = min(int(np.searchsorted(upper, k + 1 - ROUNDING, side="left")), len(upper) - 1)
-        ends = np.minimum(upper[first : last + 1], k + 1) - k
-        filled.append(make_distribution(order[first : last + 1], np.diff(ends, prepend=0.0)))
+        overlapping = slice(first, last + 1)
+        ends = np.minimum(upper[overlapping], k + 1) - k
+        filled.append(make_distribution(order[overlapping], np.diff(ends, prepend=0.0)))
     return filled
 
 
@@ -71,30 +73,32 @@ def draw_set(distributions: list[Distribution], shares: FloatArray, selectable: 
     Returns all selectable clients if they are no more than the distributions. `shares` (K,) of the data weigh the clients where
     a distribution has none left.
     """
-    free = selectable.copy()
-    candidates = np.flatnonzero(free)
+    candidates = np.flatnonzero(selectable)
     if len(candidates) <= len(distributions):
         return candidates
+    is_free = selectable.copy()
+    """(K,) True for clients that are selectable and not drawn yet."""
     drawn: list[int] = []
     to_repeat: list[Distribution] = []
     for distribution, u in zip(distributions, rng.random(len(distributions)).tolist(), strict=True):
         client = distribution.pick(u)
-        if free[client]:
-            free[client] = False
+        if is_free[client]:
+            is_free[client] = False
             drawn.append(client)
         else:
             to_repeat.append(distribution)
+    # Only now, so that a repeated draw takes no client from a distribution that drew it at once.
     for distribution in to_repeat:
-        are_free = free[distribution.clients]
+        are_free = is_free[distribution.clients]
         clients, masses = distribution.clients[are_free], distribution.probabilities()[are_free]
         if masses.sum() <= 0.0:
             # The distribution has no free client left: draw among all, by their data.
-            clients = np.flatnonzero(free)
+            clients = np.flatnonzero(is_free)
             masses = shares[clients]
         if masses.sum() <= 0.0:
             # No free client has data.
             masses = np.ones(len(clients))
         client = make_distribution(clients, masses).pick(rng.random())
-        free[client] = False
+        is_free[client] = False
         drawn.append(client)
     return np.sort(np.array(drawn, np.int64))

@@ -89,12 +89,15 @@ class Oort(NoProbes, StateFields):
 
     def exploration(self, round: int) -> float:
         """Return e of `round`; 0 from the time at which all clients have been seen."""
+        if self._all_seen:
+            return 0.0
         first, decay, least = (self._parameters.number(name) for name in ("exploration", "decay", "least_exploration"))
-        return 0.0 if self._all_seen else max(first * decay ** (round - 1), least)
+        return max(first * decay ** (round - 1), least)
 
     def select(self, view: View) -> IntArray:
         """Return min(m, selectable) clients, ascending; shape (n,)."""
         if np.isnan(self._duration_s).all():
+            # The first selection: until a client delivers, its duration is the one expected before the first round.
             self._duration_s[:] = self._truth.mean_latency_s(1, 0.0)
         rng, able = view.rng, self._remove_blacklisted(view.selectable, view.rng)
         seen, unseen = able & self._seen, able & ~self._seen
@@ -116,7 +119,9 @@ class Oort(NoProbes, StateFields):
             return able
         counts = self._count.astype(np.float64)
         is_blacklisted = np.zeros(len(able), np.bool_)
-        is_blacklisted[largest(counts, self._count > limit, int(_MOST_BLACKLISTED * len(able)), rng)] = True
+        most = int(_MOST_BLACKLISTED * len(able))
+        is_blacklisted[largest(counts, self._count > limit, most, rng)] = True
+        # So many clients can be left out; those that took part most often go first.
         spare = max(int(np.count_nonzero(able)) - self._per_round, 0)
         remaining = able.copy()
         remaining[largest(counts, is_blacklisted & able, spare, rng)] = False
@@ -149,13 +154,14 @@ class Oort(NoProbes, StateFields):
         """
         if not size:
             return np.zeros(0, np.int64)
+        seen_scores = self.scores(seen, round)
         score = np.full(len(seen), -np.inf)
-        score[seen] = self.scores(seen, round)
-        values = score[seen]
-        last_score = np.partition(values, len(values) - size)[len(values) - size]
-        near = seen & (score >= self._parameters.number("cut_off") * last_score)
+        score[seen] = seen_scores
+        size_th_best = np.partition(seen_scores, len(seen_scores) - size)[len(seen_scores) - size]
+        near = seen & (score >= self._parameters.number("cut_off") * size_th_best)
         with np.errstate(divide="ignore", invalid="ignore"):
-            drawn = successive_draws(np.log(np.maximum(score, 0.0)), near, size, rng)
+            log_weights = np.log(np.maximum(score, 0.0))
+            drawn = successive_draws(log_weights, near, size, rng)
         if len(drawn) < size:
             # Clients of score 0 (from a preferred duration T of 0) have no weight: draw them uniformly for the remaining places.
             near[drawn] = False
@@ -175,9 +181,11 @@ class Oort(NoProbes, StateFields):
         """Update utilities and durations by a round, and report the mean utility of the exploited clients to the pacer."""
         arrived = ~outcome.censored
         delivered, undelivered = outcome.clients[arrived], outcome.clients[~arrived]
-        held, trained = self._sizes[delivered], outcome.reports.samples[arrived]
-        # In several passes a client trains on more than it holds.
-        counted = np.where(trained >= 0, np.minimum(trained, held), held) if self._parameters.counted == "trained" else held
+        counted = self._sizes[delivered]
+        if self._parameters.counted == "trained":
+            trained = outcome.reports.samples[arrived]
+            # In several passes a client trains on more than it holds; -1 stands for an unknown number.
+            counted = np.where(trained >= 0, np.minimum(trained, counted), counted)
         self.utility[delivered] = counted * fill_missing_losses(outcome.reports.loss_rms[arrived])
         self._duration_s[delivered] = outcome.latency_s[arrived]
         # A client whose update did not arrive would have taken at least the time that the server waited.
@@ -190,8 +198,9 @@ class Oort(NoProbes, StateFields):
         self._seen[credited] = True
         self.last_round[credited] = outcome.round
         self._all_seen = self._all_seen or bool(self._seen.all())
-        exploited = self.utility[delivered[self._exploited[delivered]]]
-        self._pacer.observe(outcome.round, float(exploited.mean()) if len(exploited) else 0.0)
+        exploited = delivered[self._exploited[delivered]]
+        mean_utility = float(self.utility[exploited].mean()) if len(exploited) else 0.0
+        self._pacer.observe(outcome.round, mean_utility)
 
 
 def clip_and_scale(utility: FloatArray, clip: float, *, scale: bool) -> FloatArray:

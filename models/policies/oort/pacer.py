@@ -36,7 +36,8 @@ class Pacer(ABC):
         """Take in the mean `utility` of the exploited clients that delivered in a round; called once a round."""
         self._history = [*self._history, utility][-2 * self._window :]
         self._round += 1
-        if self._round >= 2 * self._window and self._round % self._window == 0:
+        has_two_windows = self._round >= 2 * self._window
+        if has_two_windows and self._round % self._window == 0:
             before, now = sum(self._history[: self._window]), sum(self._history[self._window :])
             self.judge(before, now)
 

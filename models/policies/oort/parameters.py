@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 from annotated_doc import Doc
@@ -90,8 +90,10 @@ class OortParameters:
             raise ParameterError("percentile", self.percentile, "must be between 0 and 100")
         for name in ("target_s", "step_s"):
             value = getattr(self, name)
-            if (self.pacer == "seconds") != (value is not None):
-                raise ParameterError(name, value, f"must be {'given' if value is None else 'left out'}, with pacer {self.pacer}")
+            is_needed = self.pacer == "seconds"
+            if is_needed != (value is not None):
+                advice = "given" if is_needed else "left out"
+                raise ParameterError(name, value, f"must be {advice}, with pacer {self.pacer}")
             if value is not None:
                 check_at_least(name, value, 0, strict=True)
         check_at_least("window", self.window, 1)
@@ -100,5 +102,7 @@ class OortParameters:
 
     def number(self, name: str) -> float:
         """Return the parameter `name`: the given number, or the preset's."""
-        value = {field.name: getattr(self, field.name) for field in fields(self)}[name]
-        return float(PRESETS[self.preset]._asdict()[name] if value is None else value)
+        value = getattr(self, name)
+        if value is None:
+            value = getattr(PRESETS[self.preset], name)
+        return float(value)

@@ -30,13 +30,13 @@ Uniform = Callable[[], float]
 
 def uniform_source(rng: np.random.Generator) -> Uniform:
     """Return a source of uniforms from `rng`. It draws them in blocks, which is faster than single draws."""
+    return _draw_uniforms(rng).__next__
 
-    def draw() -> Iterator[float]:
-        """Yield uniforms without end."""
-        while True:
-            yield from rng.random(1024).tolist()
 
-    return draw().__next__
+def _draw_uniforms(rng: np.random.Generator) -> Iterator[float]:
+    """Yield uniforms without end."""
+    while True:
+        yield from rng.random(1024).tolist()
 
 
 def finite_ucb(ucb: FloatArray, modular: FloatArray, size: int) -> FloatArray:
@@ -61,9 +61,9 @@ def energy_range(ucb: FloatArray, generalization: FloatArray, privacy: FloatArra
     for scores in (generalization, privacy):
         ascending = np.sort(scores)
         width += float(ascending[-size:].sum() - ascending[:size].sum())
-    ascending = np.sort(ucb)
+    ascending_ucb = np.sort(ucb)
     # A set's least ucb is at most the `size`-th greatest of all.
-    return width + float(ascending[-size] - ascending[0])
+    return width + float(ascending_ucb[-size] - ascending_ucb[0])
 
 
 class Graph(Protocol):
@@ -120,16 +120,16 @@ class ListSwap:
 
     def prepare(self, members: list[int]) -> None:
         """Find A, the members that come first on a list, and the number of outsiders before the first member on each list."""
-        first = set()
+        first_positions = set()
         self._before = []
         for rank in self._rank:
-            ranks = [rank[k] for k in members]
-            least = min(ranks)
+            member_ranks = [rank[client] for client in members]
+            least = min(member_ranks)
             # All clients of lower rank are outsiders: as many as the rank itself.
             self._before.append(least)
-            first.add(ranks.index(least))
-        self._first = sorted(first)
-        self._rest = [position for position in range(len(members)) if position not in first]
+            first_positions.add(member_ranks.index(least))
+        self._first = sorted(first_positions)
+        self._rest = [position for position in range(len(members)) if position not in first_positions]
         self._outsiders = len(self._rank[0]) - len(members)
 
     def propose(self, members: list[int], inside: bytearray, uniform: Uniform) -> tuple[int, int]:
@@ -143,7 +143,8 @@ class ListSwap:
             draw = int(uniform() * (from_first + len(self._rest) * before))
             if draw < from_first:
                 return self._first[draw // self._outsiders], _draw_outsider(inside, uniform)
-            rest_place, place = divmod(draw - from_first, before)
+            rest_number, place = divmod(draw - from_first, before)
+            # The lists stand one after the other, each with the clients before its first member: find the list of `place`.
             list_number = 0
             while place >= self._before[list_number]:
                 place -= self._before[list_number]
@@ -151,7 +152,7 @@ class ListSwap:
             client = self._order[list_number][place]
             copies = sum(rank[client] < least for rank, least in zip(self._rank, self._before, strict=True))
             if copies == 1 or uniform() * copies < 1.0:
-                return self._rest[rest_place], client
+                return self._rest[rest_number], client
 
 
 class Walk:
@@ -216,8 +217,9 @@ def anneal(
     """
     start = rng.choice(len(ucb), size, replace=False)
     walk = Walk(ucb, modular, start, graph, uniform_source(rng))
-    best, winners = walk.energy, walk.members.copy()
+    best_energy, best_members = walk.energy, walk.members.copy()
     for j in range(1, steps + 1):
-        if walk.step(scale / (kappa * math.log1p(j))) and walk.energy > best:
-            best, winners = walk.energy, walk.members.copy()
-    return np.array(winners, np.int64)
+        has_moved = walk.step(scale / (kappa * math.log1p(j)))
+        if has_moved and walk.energy > best_energy:
+            best_energy, best_members = walk.energy, walk.members.copy()
+    return np.array(best_members, np.int64)

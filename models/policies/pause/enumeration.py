@@ -39,14 +39,16 @@ def best_by_enumeration(ucb: FloatArray, modular: FloatArray, size: int, rng: np
     if size >= n:
         return np.arange(n)
     check_count(n, size)
-    flat = itertools.chain.from_iterable(itertools.combinations(range(n), size))
+    # Members of all sets, one set after the other: NumPy reads single numbers only.
+    members = itertools.chain.from_iterable(itertools.combinations(range(n), size))
     best_key = (-math.inf, -math.inf)
+    """Greatest energy so far, and the score of its set."""
     winners: list[IntArray] = []
     sets_left = math.comb(n, size)
     while sets_left:
         rows = min(sets_left, _CHUNK)
         sets_left -= rows
-        sets = np.fromiter(flat, np.int64, rows * size).reshape(rows, size)
+        sets = np.fromiter(members, np.int64, rows * size).reshape(rows, size)
         lowest = ucb[sets].min(axis=1)
         sums = modular[sets].sum(axis=1)
         energies = lowest + sums
@@ -60,4 +62,5 @@ def best_by_enumeration(ucb: FloatArray, modular: FloatArray, size: int, rng: np
             winners = [*winners, best_sets] if key == best_key else [best_sets]
             best_key = key
     tied = np.concatenate(winners)
-    return np.asarray(tied[0] if rng is None else tied[rng.integers(len(tied))])
+    chosen = 0 if rng is None else rng.integers(len(tied))
+    return np.asarray(tied[chosen])

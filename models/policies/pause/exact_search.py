@@ -57,11 +57,14 @@ def top_by_score(scores: FloatArray, size: int, rng: np.random.Generator | None)
     tied = reached[values == threshold]
     places = size - len(above)
     if rng is None:
-        return np.concatenate((above, tied[:places]))
-    if len(tied) > _SMALL:
-        return np.concatenate((above, tied[rng.choice(len(tied), places, replace=False, shuffle=False)]))
-    # The places go to the smallest of independent uniforms: for the usual handful of ties, a tenth of the cost of rng.choice.
-    return np.concatenate((above, tied[rng.random(len(tied)).argpartition(places - 1)[:places]]))
+        chosen = tied[:places]
+    elif len(tied) > _SMALL:
+        chosen = tied[rng.choice(len(tied), places, replace=False, shuffle=False)]
+    else:
+        # The places go to the smallest of independent uniforms: for the usual handful of ties, a tenth of the cost of
+        # rng.choice.
+        chosen = tied[rng.random(len(tied)).argpartition(places - 1)[:places]]
+    return np.concatenate((above, chosen))
 
 
 def best_set(ucb: FloatArray, modular: FloatArray, size: int, rng: np.random.Generator | None) -> IntArray:
@@ -86,7 +89,8 @@ def best_set(ucb: FloatArray, modular: FloatArray, size: int, rng: np.random.Gen
     if np.count_nonzero(fast_enough) > _SMALL:
         # Leave out clients of low score first, if enough others remain: the same set from fewer numbers.
         stride = len(ucb) // _SMALL
-        promising = fast_enough & (modular >= _level(modular[::stride][fast_enough[::stride]], stride, size))
+        sample = modular[::stride][fast_enough[::stride]]
+        promising = fast_enough & (modular >= _level(sample, stride, size))
         if np.count_nonzero(promising) >= size:
             fast_enough = promising
     candidates = np.flatnonzero(fast_enough)
@@ -115,7 +119,9 @@ def _level(sample: FloatArray, stride: int, n: int) -> float:
     It is -inf if the sample is too small.
     """
     rank = max(_LEFT, 4 * n) // stride + 1
-    return float(np.partition(sample, len(sample) - rank)[len(sample) - rank]) if rank <= len(sample) else -math.inf
+    if rank > len(sample):
+        return -math.inf
+    return float(np.partition(sample, len(sample) - rank)[len(sample) - rank])
 
 
 class _BestSet(NamedTuple):
@@ -131,11 +137,12 @@ def _sweep(ucb: FloatArray, modular: FloatArray, size: int, ceiling: float = mat
 
     `ceiling` bounds the modular sum of all sets: the sweep ends where no client to come can make a better set.
     """
+    # Clients of greatest ucb first: each next one is the slowest of a set.
     order = np.argsort(ucb)[::-1]
-    kept: list[float] = modular[order[:size]].tolist()
-    heapify(kept)
-    least = kept[0]
-    total = sum(kept)
+    kept_scores: list[float] = modular[order[:size]].tolist()
+    heapify(kept_scores)
+    least_score = kept_scores[0]
+    total = sum(kept_scores)
     slowest = ucb.item(order[size - 1])
     best = slowest + total
     for start in range(size, len(order), _BLOCK):
@@ -143,13 +150,13 @@ def _sweep(ucb: FloatArray, modular: FloatArray, size: int, ceiling: float = mat
         if ucb[block[0]] + ceiling <= best:
             break
         # The energy can only rise where the kept set changes.
-        for value, score in zip(ucb[block].tolist(), modular[block].tolist(), strict=True):
-            if score > least:
-                total += score - heapreplace(kept, score)
-                least = kept[0]
-                if value + total > best:
-                    best = value + total
-                    slowest = value
+        for client_ucb, score in zip(ucb[block].tolist(), modular[block].tolist(), strict=True):
+            if score > least_score:
+                total += score - heapreplace(kept_scores, score)
+                least_score = kept_scores[0]
+                if client_ucb + total > best:
+                    best = client_ucb + total
+                    slowest = client_ucb
     return _BestSet(slowest, best)
 
 
@@ -165,16 +172,17 @@ def _pruned_sweep(ucb: FloatArray, modular: FloatArray, size: int, highest: floa
     others = float(top.sum()) + (size - 1 - len(top)) * least  # sum of the size - 1 largest modular scores
     stride = len(ucb) // _SMALL
     level = _level(np.minimum(ucb[::stride], highest) + modular[::stride], stride, size)
-    first = _bound_reaches(ucb, modular, highest, level)
-    if len(first) < size:
+    of_highest_bound = _bound_reaches(ucb, modular, highest, level)
+    if len(of_highest_bound) < size:
         return _sweep(ucb, modular, size).slowest_ucb
-    guess = _sweep(ucb[first], modular[first], size)
+    guess = _sweep(ucb[of_highest_bound], modular[of_highest_bound], size)
     # A margin for rounding, so that no member of a best set is left out.
     cutoff = guess.energy - others - 1e-9 * (1.0 + abs(guess.energy) + abs(others))
     if cutoff >= level:
+        # The first sweep saw all clients whose bound reaches the cutoff.
         return guess.slowest_ucb
     possible = _bound_reaches(ucb, modular, highest, cutoff)
-    return _sweep(ucb[possible], modular[possible], size, others + least).slowest_ucb
+    return _sweep(ucb[possible], modular[possible], size, ceiling=others + least).slowest_ucb
 
 
 def _bound_reaches(ucb: FloatArray, modular: FloatArray, highest: float, level: float) -> IntArray:

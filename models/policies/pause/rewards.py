@@ -114,7 +114,9 @@ class Rewards(StateFields):
         most = int(releases.max())
         if most >= known:
             total = self._schedule.total
-            new = [1.0 - float(self._schedule.leak(np.array([T]))[0]) / total for T in range(known, most + 1)]
-            self._privacy_by_count = np.concatenate((self._privacy_by_count, new))
+            # One call for each count: see `_privacy_by_count`.
+            leaks = [float(self._schedule.leak(np.array([T]))[0]) for T in range(known, most + 1)]
+            new_rewards = [1.0 - leak / total for leak in leaks]
+            self._privacy_by_count = np.concatenate((self._privacy_by_count, new_rewards))
         privacy: FloatArray = self._privacy_by_count[releases]
         return privacy

@@ -116,17 +116,18 @@ class UcbPolicy(StateFields, ABC, NoProbes):
         able = np.flatnonzero(view.selectable)
         if len(able) <= self._per_round:
             return able
-        return np.sort(able[self._search(Terms(*(term[able] for term in terms)), view.rng)])
+        positions = self._search(Terms(*(term[able] for term in terms)), view.rng)
+        return np.sort(able[positions])
 
     def _explore(self, fresh: IntArray, able: IntArray, rng: np.random.Generator) -> IntArray:
         """Return m clients of `able`, ascending, for `unexplored` "random".
 
         Clients never selected (`fresh`) are drawn first, uniformly; if they are too few, the rest is drawn from the others.
         """
-        chosen = rng.choice(fresh, min(self._per_round, len(fresh)), replace=False)
+        explored = rng.choice(fresh, min(self._per_round, len(fresh)), replace=False)
         others = np.setdiff1d(able, fresh)
-        short = min(self._per_round - len(chosen), len(others))
-        return np.sort(np.concatenate([chosen, rng.choice(others, short, replace=False)]))
+        missing = min(self._per_round - len(explored), len(others))
+        return np.sort(np.concatenate([explored, rng.choice(others, missing, replace=False)]))
 
     def observe(self, outcome: Outcome) -> None:
         """Count the selections of the round, and learn from the latencies of all its clients."""

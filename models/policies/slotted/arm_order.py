@@ -68,15 +68,17 @@ class Shuffle:
         """Return the next number; call it while `drawn` < `count`."""
         first = self.drawn
         self.drawn += 1
-        if not self._random or first == self.count - 1:
-            return self._moved.pop(first, first)
-        chosen = first + _draw_below(self.count - first, rng)
+        chosen = first
+        if self._random and first < self.count - 1:
+            chosen += _draw_below(self.count - first, rng)
+        # The place `first` is not drawn from again.
+        number_at_first = self._moved.pop(first, first)
         if chosen == first:
-            return self._moved.pop(first, first)
-        number = self._moved.get(chosen, chosen)
-        # The number at the first place, which is drawn no more, takes the place of the drawn one.
-        self._moved[chosen] = self._moved.pop(first, first)
-        return number
+            return number_at_first
+        # The number at the first place takes the place of the drawn one.
+        drawn_number = self._moved.get(chosen, chosen)
+        self._moved[chosen] = number_at_first
+        return drawn_number
 
     def state_dict(self) -> State:
         """Return the progress; numbers as text, because there can be more subsets than a 64-bit integer counts."""
@@ -93,8 +95,10 @@ def _draw_below(count: int, rng: np.random.Generator) -> int:
     if count <= 1 << 62:
         return int(rng.integers(count))
     bits = (count - 1).bit_length()
+    whole_bytes, surplus_bits = (bits + 7) // 8, -bits % 8
+    # Draw numbers of so many bits, until one is small enough: at least half of them are.
     while True:
-        number = int.from_bytes(rng.bytes((bits + 7) // 8), "little") >> (-bits % 8)
+        number = int.from_bytes(rng.bytes(whole_bytes), "little") >> surplus_bits
         if number < count:
             return number
 
@@ -123,8 +127,10 @@ class ByMean:
         levels = np.unique(values)[::-1]
         self._values = levels.tolist()
         self._members = [np.flatnonzero(values == level).tolist() for level in levels]
+        """Clients of each level, the level of greatest value first."""
         self._size = size
-        self._home: Arm = tuple(level for level, members in enumerate(self._members) for _ in members)[:size]
+        level_of_clients = np.repeat(np.arange(len(levels)), [len(members) for members in self._members])
+        self._home: Arm = tuple(level_of_clients[:size].tolist())
         self._heap = [_Waiting(-self._mean(self._home), 0.0, self._home)]
         self._profile: Arm = ()
         """Levels of the members of the present profile, ascending."""
@@ -177,9 +183,10 @@ class ByMean:
         children = []
         for j, level in enumerate(profile):
             # Only the last member of a level may go lower: a profile stays in ascending order of levels.
-            last_of_level = j + 1 == self._size or profile[j + 1] > level
+            is_last_of_level = j + 1 == self._size or profile[j + 1] > level
             lower = level + 1
-            if last_of_level and lower < len(self._members) and profile.count(lower) < len(self._members[lower]):
+            has_free_client = lower < len(self._members) and profile.count(lower) < len(self._members[lower])
+            if is_last_of_level and has_free_client:
                 children.append((*profile[:j], lower, *profile[j + 1 :]))
             if level != self._home[j]:
                 break

@@ -100,9 +100,11 @@ class BpIndex(StateFields):
         `clients` (m,) were selected in it; `opinions` (K,) are those of all clients, in [0, 1].
         """
         values = check_opinions(opinions, len(self._mean))
-        tested = np.arange(len(values)) if round == 1 and self._cold_start else np.asarray(clients, np.int64)
-        rewards = values[tested] if self._own_credit else values.mean()
+        rewarded = np.asarray(clients, np.int64)
+        if round == 1 and self._cold_start:
+            rewarded = np.arange(len(values))
+        rewards = values[rewarded] if self._own_credit else values.mean()
         # Counts start at 1 for the test of slot 1, which must not count twice.
         if round > 1:
-            self._count[tested] += 1
-        self._mean[tested] += (rewards - self._mean[tested]) / self._count[tested]
+            self._count[rewarded] += 1
+        self._mean[rewarded] += (rewards - self._mean[rewarded]) / self._count[rewarded]

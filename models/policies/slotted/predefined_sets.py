@@ -50,9 +50,10 @@ class PredefinedSets(StateFields, IgnoresOpinions, ABC):
         if len(self._drawn) < self._random_sets:
             draws = [view.rng.choice(self._clients, self._per_round, replace=False) for _ in range(self._random_sets)]
             self._drawn = np.sort(np.array(draws, np.int64), axis=1)
-        number = self._choose(view, len(self._given) + self._random_sets)
-        chosen = self._given[number] if number < len(self._given) else self._drawn[number - len(self._given)]
-        return np.array(chosen, np.int64)
+        given = len(self._given)
+        number = self._choose(view, given + self._random_sets)
+        members = self._given[number] if number < given else self._drawn[number - given]
+        return np.array(members, np.int64)
 
     @abstractmethod
     def _choose(self, view: SlotView, count: int) -> int:

@@ -33,9 +33,10 @@ def check_opinions(opinions: FloatArray, clients: int) -> FloatArray:
         raise ParameterError(
             "opinions", values, f"must be ({clients},), one opinion for each client", shown=f" has shape {values.shape}"
         )
-    good = (values >= 0) & (values <= 1)
-    if not good.all():
-        client = int(np.argmin(good))
+    is_valid = (values >= 0) & (values <= 1)
+    if not is_valid.all():
+        # The first client whose opinion is not.
+        client = int(np.argmin(is_valid))
         opinion = float(values[client])
         raise ParameterError("opinions", opinion, "must lie in [0, 1]", shown=f" = {opinion!r} of client {client}")
     return values

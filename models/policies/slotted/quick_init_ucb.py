@@ -91,7 +91,7 @@ class QuickInitUcb(StateFields):
         self._clients, self._per_round, self._mu, self._ties = clients, per_round, mu, ties
         self._own_credit = credit == "own"
         self._random_groups = groups == "random"
-        self.cold_slots = -(-clients // per_round)
+        self.cold_slots = math.ceil(clients / per_round)
         """Number of first slots, each of which selects a group."""
         self._order = np.empty(0, np.int64)
         self._credit_sum = np.zeros(clients)
@@ -117,13 +117,16 @@ class QuickInitUcb(StateFields):
         if self._slots < self.cold_slots:
             self._pending = _SelectedArm(self._group(view.rng))
         else:
-            unplayed = self._unplayed = self._unplayed or self._ranking()
+            if self._unplayed is None:
+                # All clients have credits now.
+                self._unplayed = self._ranking()
             width = self._mu * math.sqrt(math.log(view.round))
-            mean_unplayed = unplayed.best()
+            mean_unplayed = self._unplayed.best()
             best_index, times_selected = self._table.best(width)
             # An arm that was not played has the average credit of its clients as its mean, and counts as played once.
             if mean_unplayed + width >= best_index:
-                self._pending = _SelectedArm(unplayed.take(view.rng), 1, mean_unplayed)
+                arm = self._unplayed.take(view.rng)
+                self._pending = _SelectedArm(arm, times_selected=1, mean=mean_unplayed)
             else:
                 self._pending = _SelectedArm(self._table.head(times_selected), times_selected)
         return np.array(self._pending.arm, np.int64)
@@ -154,16 +157,19 @@ class QuickInitUcb(StateFields):
     def _count(self, arm: Arm) -> None:
         """Count the selection of `arm`, which is not in the table, as a new arm or as a repeat."""
         # An arm that was one of the first groups enters the table only when it is selected again.
-        known = arm in self._groups
-        self.repeats += known
-        self.arms_played += not known
+        if arm in self._groups:
+            self.repeats += 1
+        else:
+            self.arms_played += 1
 
     def _group(self, rng: np.random.Generator) -> Arm:
-        """Return the group of the present cold slot."""
+        """Return the group of the present cold slot, ascending; the order of the clients is drawn in the first slot."""
         if self._slots == 0:
             self._order = rng.permutation(self._clients) if self._random_groups else np.arange(self._clients)
         first = self._slots * self._per_round
-        return tuple(sorted(np.take(self._order, np.arange(first, first + self._per_round), mode="wrap").tolist()))
+        # The last group goes on with the first clients.
+        places = np.arange(first, first + self._per_round) % self._clients
+        return tuple(sorted(self._order[places].tolist()))
 
     def _ranking(self) -> ByMean:
         """Return all arms in decreasing sum of their clients' credits."""

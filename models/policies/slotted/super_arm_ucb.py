@@ -71,7 +71,8 @@ class SuperArmUcb(StateFields):
             rank = self._unplayed.draw(view.rng)
             self._pending = _SelectedArm(unrank_subset(rank, self._per_round, self._clients))
         else:
-            times_selected = self._table.best(self._mu * math.sqrt(math.log(view.round))).times_selected
+            width = self._mu * math.sqrt(math.log(view.round))
+            times_selected = self._table.best(width).times_selected
             self._pending = _SelectedArm(self._table.head(times_selected), times_selected)
         return np.array(self._pending.arm, np.int64)
 
