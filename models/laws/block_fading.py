@@ -64,8 +64,8 @@ class BlockFading(Memoryless):
         power = per_client("transmit_power_dbm", transmit_power_dbm, low=-_DECIBELS, high=_DECIBELS, unit=" dBm")
         threshold = per_client("threshold_db", threshold_db, low=-_DECIBELS, high=_DECIBELS, unit=" dB")
         check_same_clients(clients=np.empty(clients), distance_km=distance, transmit_power_dbm=power, threshold_db=threshold)
-        for name, value in (("mean_snr_db", mean_snr_db), ("noise_dbm", 0.0 if noise_dbm is None else noise_dbm)):
-            if not math.isfinite(value):
+        for name, value in (("mean_snr_db", mean_snr_db), ("noise_dbm", noise_dbm)):
+            if value is not None and not math.isfinite(value):
                 raise ParameterError(name, value, "must be finite")
         received_dbm = power - path_loss_db(spread(distance, np.arange(clients)))
         self.noise_dbm = float(received_dbm.mean()) - mean_snr_db if noise_dbm is None else noise_dbm

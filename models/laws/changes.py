@@ -96,9 +96,10 @@ class Piecewise(Generic[LawT]):
             raise ParameterError(
                 "starts", starts, f"must hold {len(laws) - 1} change points, one fewer than the {len(laws)} laws"
             )
+        # Round 1, or time 0, begins under the first law.
+        beginning, allowed = (1, "whole and >= 2") if unit == "rounds" else (0, "finite and > 0 seconds")
         for j, start in enumerate(starts):
-            if not math.isfinite(start) or start <= (1 if unit == "rounds" else 0):
-                allowed = "whole and >= 2" if unit == "rounds" else "finite and > 0 seconds"
+            if not math.isfinite(start) or start <= beginning:
                 raise ParameterError("starts", starts, f"change point {start!r} must be {allowed}")
             if unit == "rounds" and start != int(start):
                 raise ParameterError("starts", starts, f"change point {start!r} must be a whole number of rounds")
@@ -117,7 +118,8 @@ class Piecewise(Generic[LawT]):
         if self._by_round:
             return self.laws[bisect_right(self.starts, round)], math.inf
         segment = bisect_right(self.starts, time_s)
-        return self.laws[segment], self.starts[segment] if segment < len(self.starts) else math.inf
+        until_s = self.starts[segment] if segment < len(self.starts) else math.inf
+        return self.laws[segment], until_s
 
 
 def draw_change_points(

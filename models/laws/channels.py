@@ -131,8 +131,10 @@ class GilbertElliott:
         return np.asarray(u >= loss)
 
     def success_probability(self, entities: IntArray) -> FloatArray:
-        bad = self._bad_share[entities]
-        return np.asarray(1.0 - (1.0 - bad) * pick(self._loss_good, entities) - bad * pick(self._loss_bad, entities))
+        bad_share = self._bad_share[entities]
+        loss_while_good = (1.0 - bad_share) * pick(self._loss_good, entities)
+        loss_while_bad = bad_share * pick(self._loss_bad, entities)
+        return np.asarray(1.0 - loss_while_good - loss_while_bad)
 
     def state_dict(self) -> State:
         return {} if self._bad is None else {"bad": self._bad.copy()}

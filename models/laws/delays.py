@@ -52,23 +52,29 @@ def per_client(
     Raises:
         ParameterError: names the parameter, the first bad value with its client, and the allowed range.
     """
-    allowed = f"{'>' if above else '>='} {low:g}" if high == math.inf else f"in {'(' if above else '['}{low:g}, {high:g}]"
+    if high == math.inf:
+        relation = ">" if above else ">="
+        allowed = f"{relation} {low:g}{unit}"
+    else:
+        bracket = "(" if above else "["
+        allowed = f"in {bracket}{low:g}, {high:g}]{unit}"
+    wanted = f"must be a number, or one number a client, {allowed}"
     try:
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ParameterError(name, value, f"must be a number, or one number a client, {allowed}{unit}") from None
+        raise ParameterError(name, value, wanted) from None
     if array.ndim > 1:
-        raise ParameterError(
-            name, array, f"must be a number, or one number a client, {allowed}{unit}", shown=f" has shape {array.shape}"
-        )
-    good = np.isfinite(array) & ((array > low) if above else (array >= low)) & (array <= high)
-    if not good.all():
+        raise ParameterError(name, array, wanted, shown=f" has shape {array.shape}")
+    is_high_enough = array > low if above else array >= low
+    is_allowed = np.isfinite(array) & is_high_enough & (array <= high)
+    if not is_allowed.all():
         if array.ndim == 0:
-            raise ParameterError(name, float(array), f"must be finite and {allowed}{unit}")
-        client = int(np.argmin(good))
+            raise ParameterError(name, float(array), f"must be finite and {allowed}")
+        # The first client with a bad value.
+        client = int(np.argmin(is_allowed))
         bad_value = float(array[client])
         shown = f" = {bad_value!r} for client {client}"
-        raise ParameterError(name, bad_value, f"must be finite and {allowed}{unit}", shown=shown)
+        raise ParameterError(name, bad_value, f"must be finite and {allowed}", shown=shown)
     if array.ndim == 0:
         return float(array)
     array.setflags(write=False)
@@ -79,20 +85,26 @@ def explain_bad_rate(bytes_per_s: float) -> str | None:
     """Return the reason why `bytes_per_s` cannot be a bandwidth that may be 0 for a while; None if it can."""
     if not 0.0 <= bytes_per_s < math.inf:
         return "must be finite and >= 0 bytes per second"
-    return f"must be 0, or at least {LEAST_RATE:g} bytes per second" if 0.0 < bytes_per_s < LEAST_RATE else None
+    if 0.0 < bytes_per_s < LEAST_RATE:
+        return f"must be 0, or at least {LEAST_RATE:g} bytes per second"
+    return None
 
 
 def rate_per_client(name: str, value: PerClient) -> PerClient:
     """Return `value` checked as by `per_client`, in bytes per second: > 0 and >= `LEAST_RATE`, so that times stay finite."""
     unit = " bytes per second"
-    return per_client(name, per_client(name, value, above=True, unit=unit), low=LEAST_RATE, unit=unit)
+    # In two steps: a rate of 0 gets the message that it must be > 0.
+    rates = per_client(name, value, above=True, unit=unit)
+    return per_client(name, rates, low=LEAST_RATE, unit=unit)
 
 
 def check_same_clients(**values: PerClient) -> None:
     """Raise ParameterError unless all `values` that are arrays have one length; single numbers fit any number of clients."""
     lengths = {name: len(value) for name, value in values.items() if not isinstance(value, float)}
+    if not lengths:
+        return
+    first, expected = next(iter(lengths.items()))
     for name, length in lengths.items():
-        first, expected = next(iter(lengths.items()))
         if length != expected:
             reason = f"must have {expected}, one a client, as {first} has"
             raise ParameterError(name, values[name], reason, shown=f" has {length} entries")
@@ -202,8 +214,9 @@ class Gaussian:
         self.constant = not np.any(self._std)
         # The floor in standard deviations above the mean. Without deviation both kinds of floor are max(mean, floor), which the
         # last step of `quantile` takes for any value here.
+        divisor = np.where(np.equal(self._std, 0.0), np.inf, self._std)
         with np.errstate(over="ignore"):
-            above = np.subtract(self._floor, self._mean) / np.where(np.equal(self._std, 0.0), np.inf, self._std)
+            above = np.subtract(self._floor, self._mean) / divisor
         self._above = _unwrap_scalar(above)
         self._log_tail = _unwrap_scalar(log_ndtr(-above))
         """Logarithm of the probability above the floor."""
@@ -224,13 +237,16 @@ class Gaussian:
         # loses digits for any floor.
         log_upper = np.log1p(-u)
         if not self._deep:
-            return np.maximum(mean - std * ndtri_exp(log_upper + pick(self._log_tail, entities)), floor)
+            z = -ndtri_exp(log_upper + pick(self._log_tail, entities))
+            return np.maximum(mean + std * z, floor)
         above = spread(self._above, entities)
-        x = mean - std * ndtri_exp(log_upper + log_ndtr(-np.minimum(above, _DEEP)))
+        z = -ndtri_exp(log_upper + log_ndtr(-np.minimum(above, _DEEP)))
         # Far out phi(z) ~ phi(a) exp(-(z^2 - a^2)/2): z = sqrt(a^2 - 2 log(1 - u)), written for the excess over a.
         a = np.clip(above, _DEEP, _DEEPEST)
         excess = -2.0 * log_upper / (a * (1.0 + np.sqrt(1.0 - 2.0 * log_upper / a / a)))
-        return np.maximum(np.where(above > _DEEP, floor + std * excess, x), floor)
+        durations_s = np.where(above > _DEEP, floor + std * excess, mean + std * z)
+        # Rounding may end below the floor.
+        return np.maximum(durations_s, floor)
 
     def mean_s(self, entities: IntArray) -> FloatArray:
         """Return the mean durations (n,) of the law with its floor, seconds."""
@@ -247,7 +263,8 @@ class Gaussian:
         # a + 1/a.
         hazard = math.sqrt(2.0 / math.pi) / erfcx(np.minimum(above, _DEEP) / math.sqrt(2.0))
         far_mean = floor + std / np.maximum(above, _DEEP)
-        return np.maximum(np.where(above > _DEEP, far_mean, mean + std * hazard), floor)
+        means = np.where(above > _DEEP, far_mean, mean + std * hazard)
+        return np.maximum(means, floor)
 
 
 class ShiftedExponential:
@@ -446,13 +463,14 @@ def _read_durations(path: str) -> FloatArray:
         raise ParameterError("path", path, f"line {rows[0].line}: no column is headed duration_s, but {', '.join(header)}")
     if not rows:
         raise ParameterError("path", path, "holds no durations; must hold at least one, in seconds")
-    durations_s = np.empty(len(rows))
-    for i, (line, cells) in enumerate(rows):
+    durations_s = []
+    for line, cells in rows:
         text = cells[column] if column < len(cells) else ""
         try:
-            durations_s[i] = float(text)
+            duration_s = float(text)
         except ValueError:
             raise ParameterError("path", path, f"line {line}: {text!r} is not a number of seconds") from None
-        if not 0.0 <= durations_s[i] < math.inf:
+        if not 0.0 <= duration_s < math.inf:
             raise ParameterError("path", path, f"line {line}: {text!r}: must be finite and >= 0 seconds")
-    return durations_s
+        durations_s.append(duration_s)
+    return np.array(durations_s)

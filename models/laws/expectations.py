@@ -85,33 +85,48 @@ class Truth:
         return self._answer(tau_min_s, round, time_s)
 
     def mean_phase_s(self, phase: str, round: int, time_s: float) -> FloatArray:
-        """Return the expected duration of each client's phase `phase`, one of `kinds`, in seconds; (K,). It is not kept."""
-        chosen = [timeline for timeline, kind in zip(self._phases, self._kinds, strict=False) if kind == phase]
-        return _mean_sum_s([timeline.at(round, time_s)[0] for timeline in chosen], self._entities)
+        """Return the expected duration of each client's phase `phase`, one of `kinds`, in seconds; (K,). It is not kept.
+
+        Zeros if no phase has this name.
+        """
+        laws = []
+        for timeline, kind in zip(self._phases, self._kinds, strict=False):
+            if kind == phase:
+                law, _ = timeline.at(round, time_s)
+                laws.append(law)
+        return _mean_sum_s(laws, self._entities)
 
     def round_s(self, clients: IntArray, round: int, time_s: float) -> float:
         """Return the expected latency in seconds of a round that waits for all of `clients` (n,) (PAUSE eq. 3).
 
         NaN if several phases are random: the expected maximum is known for one random phase only.
         """
-        random, fixed_s = _split_random([phase.at(round, time_s)[0] for phase in self._phases], clients)
+        random, fixed_s = _split_random(self._laws_at(round, time_s), clients)
+        if not random:
+            return float(fixed_s.max())
         if len(random) > 1:
             return math.nan
-        return expected_max_s(random[0], clients, fixed_s) if random else float(fixed_s.max())
+        return expected_max_s(random[0], clients, fixed_s)
+
+    def _laws_at(self, round: int, time_s: float) -> list[DelayLaw]:
+        """Return the law of each phase that is in force at that round and time."""
+        return [timeline.at(round, time_s)[0] for timeline in self._phases]
 
     def _answer(self, tau_min_s: float | None, round: int, time_s: float) -> FloatArray:
         """Return mean latencies (`tau_min_s` None) or mean ratios tau_min / tau (K,) under the laws in force; cached by laws."""
-        laws = [phase.at(round, time_s)[0] for phase in self._phases]
+        laws = self._laws_at(round, time_s)
         key = (tau_min_s, *map(id, laws))
-        answer = self._cache.get(key)
-        if answer is None:
-            values = _mean_sum_s(laws, self._entities) if tau_min_s is None else mean_ratio(laws, tau_min_s, self._entities)
-            values.setflags(write=False)
-            # The oldest entry goes. An entry keeps its laws alive, so that no later law can get the id of one of them.
-            if len(self._cache) >= _KEPT:
-                del self._cache[next(iter(self._cache))]
-            answer = self._cache[key] = _CachedAnswer(laws, values)
-        return answer.values
+        cached = self._cache.get(key)
+        if cached is not None:
+            return cached.values
+        values = _mean_sum_s(laws, self._entities) if tau_min_s is None else mean_ratio(laws, tau_min_s, self._entities)
+        values.setflags(write=False)
+        if len(self._cache) >= _KEPT:
+            oldest = next(iter(self._cache))
+            del self._cache[oldest]
+        # The entry keeps its laws alive, so that no later law can get the id of one of them.
+        self._cache[key] = _CachedAnswer(laws, values)
+        return values
 
 
 class _CachedAnswer(NamedTuple):
@@ -137,7 +152,8 @@ def mean_ratio(laws: Sequence[DelayLaw], tau_min_s: float, entities: IntArray) -
             # Integrate part by part: only the parts of a mixture are smooth.
             ratios = np.zeros(len(entities))
             for shares, part in law.parts:
-                ratios += shares[entities] * mean_ratio([*laws[:place], part, *laws[place + 1 :]], tau_min_s, entities)
+                with_part = [*laws[:place], part, *laws[place + 1 :]]
+                ratios += shares[entities] * mean_ratio(with_part, tau_min_s, entities)
             return ratios
     random, fixed_s = _split_random(laws, entities)
     if not random:
@@ -197,7 +213,8 @@ def _panel_edges(law: DelayLaw, entities: IntArray, fixed_s: FloatArray) -> Floa
     from scipy.special import ndtr
 
     # Quantiles of many clients interleave, so that each client needs fewer.
-    us = ndtr(np.linspace(-_END, _END, min(max(1000 // len(entities), 10), 66)))
+    count = min(max(1000 // len(entities), 10), 66)
+    us = ndtr(np.linspace(-_END, _END, count))
     us[0], us[-1] = 0.0, _LARGEST_U
     points: list[FloatArray] = []
     for leaf, places, shift_s in _leaves(law, entities):
@@ -217,10 +234,13 @@ def _probability_all_below(law: DelayLaw, entities: IntArray, fixed_s: FloatArra
     """Return P(all durations of `entities` <= x) for each of `x` (m,), `fixed_s` (n,) being added to the durations."""
     all_below = np.ones(len(x))
     for leaf, places, shift_s in _leaves(law, entities):
+        # One entry for each pair of a number of `x` and a client of the leaf.
         clients = np.tile(entities[places], len(x))
-        durations = np.broadcast_to(x[:, None] - (shift_s + fixed_s[places]), (len(x), len(places))).ravel()
-        below = [_share_of(shares, clients) * _last_u(simple, durations, clients) for shares, simple in _parts(leaf)]
-        all_below *= sum(below[1:], below[0]).reshape(len(x), -1).prod(axis=1)
+        limits_s = x[:, None] - (shift_s + fixed_s[places])
+        durations_s = np.broadcast_to(limits_s, (len(x), len(places))).ravel()
+        below_of_parts = [_share_of(shares, clients) * _last_u(part, durations_s, clients) for shares, part in _parts(leaf)]
+        below = sum(below_of_parts[1:], below_of_parts[0]).reshape(len(x), -1)
+        all_below *= below.prod(axis=1)
     return all_below
 
 
@@ -305,15 +325,15 @@ def _smooth_ratio(law: DelayLaw, tau_min_s: float, offset_s: FloatArray, entitie
 
     count = len(entities)
     nodes, weights = _gauss_legendre()
-    bends = (
-        _normal_scores(_last_u(law, law.quantile(np.zeros(count), entities), entities)),
-        _normal_scores(_last_u(law, tau_min_s - offset_s, entities)),
-    )
+    # The integrand bends where durations leave their least value, and where the latency reaches tau_min.
+    least_s = law.quantile(np.zeros(count), entities)
+    bends = [_normal_scores(_last_u(law, limit_s, entities))[:, None] for limit_s in (least_s, tau_min_s - offset_s)]
     # Ends of the panels of Gauss-Legendre quadrature over normal scores: even ones, and finer ones around each bend.
-    graded = [np.clip(bend[:, None] + _GRADES, -_END, _END) for bend in bends]
     coarse = np.broadcast_to(_COARSE, (count, len(_COARSE)))
-    edges = np.sort(np.concatenate((coarse, *(bend[:, None] for bend in bends), *graded), axis=1), axis=1)
+    graded = [np.clip(bend + _GRADES, -_END, _END) for bend in bends]
+    edges = np.sort(np.concatenate((coarse, *bends, *graded), axis=1), axis=1)
     half = 0.5 * np.diff(edges, axis=1)
+    # Points of all panels; axes: clients, panels, points of a panel.
     scores = (edges[:, :-1] + half)[:, :, None] + half[:, :, None] * nodes
     u = np.minimum(ndtr(scores), _LARGEST_U).reshape(count, -1)
     score_weights = (half[:, :, None] * weights * np.exp(-0.5 * scores * scores)).reshape(count, -1)

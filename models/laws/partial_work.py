@@ -84,9 +84,10 @@ class PartialWork:
             return LikelyAmount(1.0 - partial_share, np.asarray(self._work.samples))
         # A partial update does 1 .. epochs - 1 passes, each with the same probability.
         share_of_each = partial_share / np.maximum(self._epochs - 1, 1)
+        probability = np.where(passes < self._epochs, share_of_each, 0.0)
         steps = np.minimum(passes * self._steps_of_pass, whole_steps)
         samples = self._work.amounts(clients, steps).samples
-        return LikelyAmount(np.where(passes < self._epochs, share_of_each, 0.0), np.asarray(samples, np.int64))
+        return LikelyAmount(probability, np.asarray(samples, np.int64))
 
     eager = False
     """False: the amounts of work are known before training runs."""

@@ -74,7 +74,9 @@ class Weibull:
         check_same_clients(scale_s=self._scale, shape=self._shape)
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
-        return np.asarray(pick(self._scale, entities) * (-np.log1p(-u)) ** (1.0 / np.asarray(pick(self._shape, entities))))
+        exponential = -np.log1p(-u)
+        power = 1.0 / np.asarray(pick(self._shape, entities))
+        return np.asarray(pick(self._scale, entities) * exponential**power)
 
     def mean_s(self, entities: IntArray) -> FloatArray:
         from scipy.special import gamma

@@ -87,7 +87,8 @@ class Work:
         self.samples, self.steps = self._plan_all(clients)
         """(K,) samples that an update processes, and steps that it takes."""
         if self.samples.max(initial=0) > _LARGEST:
-            raise ParameterError("steps" if steps is not None else "epochs", int(self.samples.max()), "are too many samples")
+            name = "epochs" if steps is None else "steps"
+            raise ParameterError(name, int(self.samples.max()), "are too many samples")
 
     @cached_property
     def a_pass(self) -> IntArray | None:
@@ -102,11 +103,15 @@ class Work:
             # All clients are equal: compute one number, and store it once.
             epochs, held, batch = epochs[:1], held[:1], batch[:1]
         steps = epochs * _ceil_divide(held, batch)
-        return np.broadcast_to(steps if max_steps is None else np.minimum(steps, max_steps), shape)
+        if max_steps is not None:
+            steps = np.minimum(steps, max_steps)
+        return np.broadcast_to(steps, shape)
 
     def _plan_all(self, clients: int) -> tuple[IntArray, IntArray]:
         """Return the samples (K,) and the steps (K,) of the planned update of each client; computed once if all are equal."""
-        if all(_repeats_one(array) for array in (self._held, self.batch_size, self.drawn) if array is not None):
+        known = [array for array in (self._held, self.batch_size, self.drawn) if array is not None]
+        if all(map(_repeats_one, known)):
+            # Client 0 stands for all.
             samples, steps = self._count_work(np.zeros(1, np.int64), self.drawn[:1])
             return np.broadcast_to(samples, clients), np.broadcast_to(steps, clients)
         samples, steps = np.empty(clients, np.int64), np.empty(clients, np.int64)
@@ -165,18 +170,19 @@ class Work:
 
 def _ceil_divide(numbers: IntArray, divisors: IntArray) -> IntArray:
     """Return quotients of whole numbers, rounded up."""
+    # Twice negated, because // rounds down.
     return np.asarray(-(-numbers // divisors), np.int64)
 
 
 def _check_whole(name: str, value: int | IntArray, shape: tuple[int]) -> IntArray:
-    """Return `value`, one number or an array, as whole numbers of `shape`; one number takes the memory of one.
+    """Return `value`, one number or an array, as whole numbers of `shape`, read only. One number is stored once, not K times.
 
     Raises ParameterError, which names the first client with a bad value, unless all are whole, >= 1 and <= `_MOST`.
     """
     array = np.asarray(value)
-    good = (array >= 1) & (array == np.floor(array)) & (array <= _MOST)
-    if not good.all():
-        client = int(np.argmin(np.broadcast_to(good, shape)))
+    is_allowed = (array >= 1) & (array == np.floor(array)) & (array <= _MOST)
+    if not is_allowed.all():
+        client = int(np.argmin(np.broadcast_to(is_allowed, shape)))
         bad_value = np.broadcast_to(array, shape)[client].item()
         shown = f" = {bad_value!r}"
         if array.ndim:
@@ -265,4 +271,7 @@ class Mixture:
         return durations
 
     def mean_s(self, entities: IntArray) -> FloatArray:
-        return sum((shares[entities] * law.mean_s(entities) for shares, law in self.parts), np.zeros(len(entities)))
+        means = np.zeros(len(entities))
+        for shares, law in self.parts:
+            means += shares[entities] * law.mean_s(entities)
+        return means

@@ -115,14 +115,17 @@ class _Day:
         starts, lengths, shares, slopes, steep = [], [], [], [], []
         for hour, p in enumerate(table.tolist()):
             slope = (float(table[(hour + 1) % 24]) - p) / HOUR_S
-            # Below this share, p falls faster than departures at the given rate allow; only a falling table reaches it.
-            steep_below = -slope * mean_session_s
-            flat_s = HOUR_S if slope >= 0 else min(max((p - steep_below) / -slope, 0.0), HOUR_S)
-            for begin, length, is_steep in ((0.0, flat_s, False), (flat_s, HOUR_S - flat_s, True)):
-                if length > 0:
-                    starts.append(hour * HOUR_S + begin)
-                    lengths.append(length)
-                    shares.append(min(max(p + slope * begin, 0.0), 1.0))
+            flat_s = HOUR_S
+            if slope < 0:
+                # Below this share, p falls faster than departures at the given rate allow.
+                steep_below = -slope * mean_session_s
+                flat_s = min(max((p - steep_below) / -slope, 0.0), HOUR_S)
+            # An hour has a flat piece, and a steep one after it; either may have no length.
+            for begin_s, length_s, is_steep in ((0.0, flat_s, False), (flat_s, HOUR_S - flat_s, True)):
+                if length_s > 0:
+                    starts.append(hour * HOUR_S + begin_s)
+                    lengths.append(length_s)
+                    shares.append(min(max(p + slope * begin_s, 0.0), 1.0))
                     slopes.append(slope)
                     steep.append(is_steep)
         self._starts, self._lengths, self._p, self._slope = map(np.array, (starts, lengths, shares, slopes))
@@ -147,11 +150,12 @@ class _Day:
     @property
     def mean_session_s(self) -> float | None:
         """Mean length of a session over a whole day: time present over departures; None if no client ever leaves."""
-        present = float((self._lengths * (self._p + self._last) / 2).sum())
-        # Departures of one client: where p falls steeply, nobody comes, so p falls by the departures.
-        of_pieces = np.where(self._steep, self._p - self._last, self._lengths * (self._p + self._last) / 2 * self._rate)
-        departures = float(of_pieces[~self._full].sum())
-        return present / departures if departures > 0 else None
+        # Of one client, in each piece: the time present, and the departures.
+        present_s = self._lengths * (self._p + self._last) / 2
+        # Where p falls steeply, nobody comes, so p falls by the departures.
+        departures = np.where(self._steep, self._p - self._last, present_s * self._rate)
+        all_departures = float(departures[~self._full].sum())
+        return float(present_s.sum()) / all_departures if all_departures > 0 else None
 
     def sojourn_ends(self, of_day: FloatArray, level: FloatArray, leaving: bool) -> FloatArray:
         """Return the ends (n,) of sojourns from times of day `of_day` (n,) on: their hazards reach `level` (n,) there.
@@ -169,7 +173,8 @@ class _Day:
         ends_in_piece = level < rest
         if ends_in_piece.any():
             here = np.flatnonzero(ends_in_piece)
-            ends[here] = of_day[here] + self._invert_hazard(piece[here], share[here], left_s[here], level[here], leaving)
+            stay_s = self._invert_hazard(piece[here], share[here], left_s[here], level[here], leaving)
+            ends[here] = of_day[here] + stay_s
         later = np.flatnonzero(~ends_in_piece)
         if later.size and hazard_of_day > 0:
             # Take away the rest of the piece, then whole days; bisection finds the piece of the last day.
@@ -194,13 +199,16 @@ class _Day:
         slope, steep = self._slope[piece], self._steep[piece]
         with np.errstate(divide="ignore", invalid="ignore"):
             if leaving:
-                hazard = np.where(steep, np.log(p / to), np.where(self._full[piece], 0.0, seconds * self._rate))
+                # Where p is 1 throughout, no client leaves.
+                flat = np.where(self._full[piece], 0.0, seconds * self._rate)
+                hazard = np.where(steep, np.log(p / to), flat)
             else:
-                flat = seconds * self._rate * p / (1 - p)
+                constant = seconds * self._rate * p / (1 - p)
                 curved = (1 + self._rate / slope) * np.log((1 - p) / (1 - to)) - seconds * self._rate
-                hazard = np.where(steep, 0.0, np.where(slope == 0, flat, curved))
+                hazard = np.where(steep, 0.0, np.where(slope == 0, constant, curved))
             # 0/0 arises without time left, or where all clients or none are present.
-            return np.where(seconds > 0, np.where(np.isnan(hazard), math.inf, np.maximum(hazard, 0.0)), 0.0)
+            hazard = np.where(np.isnan(hazard), math.inf, np.maximum(hazard, 0.0))
+            return np.where(seconds > 0, hazard, 0.0)
 
     def _invert_hazard(self, piece: IntArray, p: FloatArray, left: FloatArray, level: FloatArray, leaving: bool) -> FloatArray:
         """Return the seconds (n,) after which the hazard in `piece` (n,), from share `p` (n,) on, is `level` (n,).
@@ -212,8 +220,8 @@ class _Day:
             if leaving:
                 seconds = np.where(steep, p * np.expm1(-level) / slope, level / self._rate)
             else:
-                flat = level * (1 - p) / (self._rate * p)
-                seconds = np.where(slope == 0, flat, self._solve_curved(slope, p, left, level))
+                constant = level * (1 - p) / (self._rate * p)
+                seconds = np.where(slope == 0, constant, self._solve_curved(slope, p, left, level))
         return np.minimum(np.where(np.isnan(seconds), 0.0, seconds), left)
 
     def _solve_curved(self, slope: FloatArray, p: FloatArray, left: FloatArray, level: FloatArray) -> FloatArray:

@@ -78,12 +78,16 @@ class FedScale(Recorded):
             self.next_change_s[:] = 0.0
 
     def _draw_phones(self, now_s: float, draws: Draws) -> None:
-        """Draw the phone of each client from the table, and set each client's presence to that of its phone at `now_s`."""
+        """Draw the phone of each client from the table, and set each client's presence to that of its phone at `now_s`.
+
+        Called once, before the first `advance` or change; the clock moves to `now_s`.
+        """
         count = len(self.on)
         uniforms = draws.uniforms_at(0, np.arange(count), count)
         self._table_of = (uniforms * len(self._periods)).astype(np.int64)
         self._drawn = True
         self._move_clock(now_s)
+        # Presence and next changes of all clients, by their new tables.
         self._restart()
 
     def advance(self, now_s: float, draws: Draws) -> None:
@@ -135,19 +139,21 @@ def _read_phones(path: str) -> _Phones:
             raise make_refusal(path, f"{where}: finish_time = {period!r}: must be a number of seconds > 0")
         if len(active) != len(inactive):
             raise make_refusal(path, f"{where}: has {len(active)} times in active, but {len(inactive)} in inactive")
-        if not (active <= inactive).all() or not (inactive[:-1] <= active[1:]).all():
-            good = (active <= inactive) & np.append(True, inactive[:-1] <= active[1:])
-            times = f"active = {active[np.argmin(good)]:g}, inactive = {inactive[np.argmin(good)]:g}"
+        in_order = active <= inactive
+        in_order[1:] &= inactive[:-1] <= active[1:]
+        if not in_order.all():
+            first_bad = np.argmin(in_order)
+            times = f"active = {active[first_bad]:g}, inactive = {inactive[first_bad]:g}"
             raise make_refusal(path, f"{where}: {times}: goes back in time, or begins before the last interval has ended")
-        inactive = np.minimum(inactive, period)
-        has_length = active < inactive
+        cut_off = np.minimum(inactive, period)
+        has_length = active < cut_off
         starts.append(active[has_length])
-        ends.append(inactive[has_length])
+        ends.append(cut_off[has_length])
         periods.append(float(period))
     if not periods:
         raise make_refusal(path, "holds no phone")
     counts = np.array([len(times) for times in starts], np.int64)
-    return _Phones(np.concatenate(starts), np.concatenate(ends), counts, np.array(periods))
+    return _Phones(starts=np.concatenate(starts), ends=np.concatenate(ends), counts=counts, periods=np.array(periods))
 
 
 def _read_list(path: str, where: str, entry: dict[str, Any], name: str) -> FloatArray:

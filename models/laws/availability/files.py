@@ -99,7 +99,8 @@ def read_intervals(path: str, clients: int, repeat_s: float) -> Intervals:
     # Sort by client, each in the order of its lines. Of several bad lines the message names the first in the file.
     order = np.argsort(client_of, kind="stable")
     sorted_clients, starts, ends = client_of[order].astype(np.int64), starts[order], ends[order]
-    overlapping = np.flatnonzero((sorted_clients[1:] == sorted_clients[:-1]) & (starts[1:] < ends[:-1])) + 1
+    same_client = sorted_clients[1:] == sorted_clients[:-1]
+    overlapping = np.flatnonzero(same_client & (starts[1:] < ends[:-1])) + 1
     if overlapping.size:
         j = int(overlapping[np.argmin(order[overlapping])])
         last = f"{float(ends[j - 1])!r}, where client {sorted_clients[j]}'s last interval ends"
@@ -177,8 +178,10 @@ def json_entries(path: str, kind: type[list[Any]] | type[dict[str, Any]], what: 
 
 
 def numbers_only(value: Any) -> bool:
-    """Return True if a JSON value is a list of numbers that a float can hold."""
-    return isinstance(value, list) and set(map(type, value)) <= {int, float} and all(-1e300 < entry < 1e300 for entry in value)
+    """Return True if a JSON value is a list of numbers that a float can hold; True and False are no numbers."""
+    if not isinstance(value, list) or not set(map(type, value)) <= {int, float}:
+        return False
+    return all(-1e300 < entry < 1e300 for entry in value)
 
 
 def read_times(value: Any) -> FloatArray | None:

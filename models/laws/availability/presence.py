@@ -176,11 +176,14 @@ class Markov(Alternating):
         self._stationary = start == "stationary"
 
     def _share_at_first(self) -> FloatArray:
-        # Uniforms are in [0, 1): with a share of 1 every client is present.
-        return self._mean_on / (self._mean_on + self._mean_off) if self._stationary else np.ones(len(self.on))
+        if not self._stationary:
+            # Uniforms are in [0, 1): with a share of 1 every client is present.
+            return np.ones(len(self.on))
+        return self._mean_on / (self._mean_on + self._mean_off)
 
     def _ends_s(self, clients: IntArray, level: FloatArray) -> FloatArray:
-        return self.next_change_s[clients] + np.where(self.on[clients], self._mean_on[clients], self._mean_off[clients]) * level
+        mean_s = np.where(self.on[clients], self._mean_on[clients], self._mean_off[clients])
+        return self.next_change_s[clients] + mean_s * level
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
         """Return the expected share of the interval in which each client is present; (K,).
@@ -190,7 +193,9 @@ class Markov(Alternating):
         """
         rate = 1.0 / self._mean_on + 1.0 / self._mean_off
         p = self._mean_on / (self._mean_on + self._mean_off)
+        # In units of 1 / rate.
         begin, length = rate * (from_s - self._now_s), rate * (to_s - from_s)
-        mean_decay = np.exp(-begin) * np.where(length > 0, -np.expm1(-length) / np.where(length > 0, length, 1.0), 1.0)
+        divisor = np.where(length > 0, length, 1.0)
+        mean_decay = np.exp(-begin) * np.where(length > 0, -np.expm1(-length) / divisor, 1.0)
         forecast: FloatArray = p + (self.on - p) * mean_decay
         return forecast

@@ -82,17 +82,21 @@ class Recorded(Presence):
 
         # Bisection for all clients at once: `left` becomes the place of the first change after `now`.
         left, right = low.copy(), high.copy()
-        while (undecided := left < right).any():
+        undecided = left < right
+        while undecided.any():
             middle = (left + right) // 2
-            passed = undecided & (times_at(middle) <= now)
-            left = np.where(passed, middle + 1, left)
-            right = np.where(undecided & ~passed, middle, right)
+            is_past = times_at(middle) <= now
+            left = np.where(undecided & is_past, middle + 1, left)
+            right = np.where(undecided & ~is_past, middle, right)
+            undecided = left < right
         # Each change since the beginning of the period has flipped presence.
-        self.on[clients] = self._wraps[table] ^ ((left - low) % 2 == 1)
+        changes = left - low
+        self.on[clients] = self._wraps[table] ^ (changes % 2 == 1)
         # The first change of the next period, at most at the end of that period.
-        first = np.minimum(ends + self._times[np.minimum(low, len(self._times) - 1)], (cycle + 2) * length)
-        again = np.where(repeats & (high > low), first, math.inf)
-        self.next_change_s[clients] = np.where(left < high, times_at(left), again)
+        first_time = self._times[np.minimum(low, len(self._times) - 1)]
+        first_of_next = np.minimum(ends + first_time, (cycle + 2) * length)
+        after_period = np.where(repeats & (high > low), first_of_next, math.inf)
+        self.next_change_s[clients] = np.where(left < high, times_at(left), after_period)
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
         """Return the exact share of the interval from the tables; (K,)."""
@@ -104,14 +108,16 @@ class Recorded(Presence):
 
     def _present_s(self, until_s: float) -> FloatArray:
         """Return the seconds (K,) for which each client is present in [0, `until_s`]."""
+        # First of each table, then of the table of each client.
         tables = np.arange(len(self._first) - 1)
-        period = self._periods[tables]
-        repeats = period < math.inf
-        cycles = np.where(repeats, np.floor(until_s / np.where(repeats, period, 1.0)), 0.0)
-        into_cycle_s = until_s - cycles * np.where(repeats, period, 0.0)
+        repeats = self._periods[tables] < math.inf
+        # 0 stands for no period.
+        period_s = np.where(repeats, self._periods[tables], 0.0)
+        cycles = np.where(repeats, np.floor(until_s / np.where(repeats, period_s, 1.0)), 0.0)
+        into_cycle_s = until_s - cycles * period_s
         # Whole cycles, and the part of the last one.
         of_tables = self._present_within(tables, into_cycle_s)
-        of_tables += cycles * self._present_within(tables, np.where(repeats, period, 0.0))
+        of_tables += cycles * self._present_within(tables, period_s)
         of_clients: FloatArray = of_tables[self._table_of]
         return of_clients
 
@@ -164,7 +170,9 @@ def merge_intervals(table_of: IntArray, starts: FloatArray, ends: FloatArray, pe
     touches_previous = np.zeros(len(table_of), np.bool_)
     touches_previous[1:] = (table_of[1:] == table_of[:-1]) & (starts[1:] == ends[:-1])
     arrives = ~touches_previous & ~((starts == 0.0) & wraps[table_of])
-    departs = np.append(~touches_previous[1:], np.ones(min(len(table_of), 1), np.bool_)) & ~lasts_to_end
+    touches_next = np.zeros(len(table_of), np.bool_)
+    touches_next[:-1] = touches_previous[1:]
+    departs = ~touches_next & ~lasts_to_end
     # A client that is present up to the end of a period, but not from its beginning, departs as the next period begins.
     depart_at_zero = np.flatnonzero(wraps & ~begins_at_zero)
     times = np.concatenate((starts[arrives], ends[departs], np.zeros(len(depart_at_zero))))
@@ -259,9 +267,11 @@ class Toggles(RecordedByClient):
         # Times at even places are arrivals; the next time of the client, if there is one, is the departure.
         place = np.arange(len(client_of)) - np.searchsorted(client_of, client_of)
         arrivals = np.flatnonzero((place % 2 == 0) & (times < end_s))
-        has_departure = np.append(client_of[1:] == client_of[:-1], np.zeros(min(len(client_of), 1), np.bool_))[arrivals]
-        ends = np.where(has_departure, np.append(times, math.inf)[arrivals + 1], end_s)
-        return Intervals(client_of[arrivals], times[arrivals], ends), mentioned
+        has_next = np.zeros(len(client_of), np.bool_)
+        has_next[:-1] = client_of[1:] == client_of[:-1]
+        next_times = np.append(times[1:], math.inf)[: len(times)]
+        ends = np.where(has_next[arrivals], next_times[arrivals], end_s)
+        return Intervals(clients=client_of[arrivals], starts=times[arrivals], ends=ends), mentioned
 
 
 class _ToggleTimes(NamedTuple):

@@ -52,17 +52,18 @@ def read_step_files(
     if path is None:
         assert time_s is not None
         assert bytes_per_s is not None
-        return ClientTraces([_points_of_lists(time_s, bytes_per_s, end_s)], None)
+        return ClientTraces([_points_of_lists(time_s, bytes_per_s, end_s)], trace_of=None)
     if CLIENT in path:
+        # A file for each client, without a column of clients.
         own = [_points(name, _read_steps(name, None)[None], end_s) for name in _client_paths(path, clients)]
-        return ClientTraces(own, np.arange(clients))
+        return ClientTraces(own, trace_of=np.arange(clients))
     by_client = _read_steps(path, clients)
     if None in by_client:
-        return ClientTraces([_points(path, by_client[None], end_s)], None)
-    missing = next((client for client in range(clients) if client not in by_client), None)
-    if missing is not None:
-        raise ParameterError("path", path, f"has no line of client {missing}; give every client a trace")
-    return ClientTraces([_points(path, by_client[client], end_s) for client in range(clients)], np.arange(clients))
+        return ClientTraces([_points(path, by_client[None], end_s)], trace_of=None)
+    for client in range(clients):
+        if client not in by_client:
+            raise ParameterError("path", path, f"has no line of client {client}; give every client a trace")
+    return ClientTraces([_points(path, by_client[client], end_s) for client in range(clients)], trace_of=np.arange(clients))
 
 
 def read_packet_files(*, path: str, packet_bytes: float, clients: int) -> ClientTraces:
@@ -71,8 +72,8 @@ def read_packet_files(*, path: str, packet_bytes: float, clients: int) -> Client
         raise ParameterError("packet_bytes", packet_bytes, "must be finite and > 0 bytes")
     if CLIENT in path:
         own = [_read_packets(name, packet_bytes) for name in _client_paths(path, clients)]
-        return ClientTraces(own, np.arange(clients))
-    return ClientTraces([_read_packets(path, packet_bytes)], None)
+        return ClientTraces(own, trace_of=np.arange(clients))
+    return ClientTraces([_read_packets(path, packet_bytes)], trace_of=None)
 
 
 def _client_paths(path: str, clients: int) -> list[str]:
@@ -114,10 +115,13 @@ def _read_steps(path: str, clients: int | None) -> dict[int | None, _StepLines]:
     rows = _rows(path)
     header = [name.strip() for name in rows[0].cells] if rows else []
     required = {"time_s", "bytes_per_s"}
-    allowed = required if clients is None else required | {"client"}
-    if not required <= set(header) <= allowed or len(set(header)) < len(header):
-        names = "time_s, bytes_per_s" + ("" if clients is None else ", and client where clients differ")
-        raise ParameterError("path", path, f"line 1: the columns are {', '.join(header) or 'missing'}; must be {names}")
+    allowed, names = required, "time_s, bytes_per_s"
+    if clients is not None:
+        allowed, names = required | {"client"}, f"{names}, and client where clients differ"
+    has_duplicates = len(set(header)) < len(header)
+    if not required <= set(header) <= allowed or has_duplicates:
+        columns = ", ".join(header) or "missing"
+        raise ParameterError("path", path, f"line 1: the columns are {columns}; must be {names}")
     time_column, rate_column = header.index("time_s"), header.index("bytes_per_s")
     client_column = header.index("client") if "client" in header else None
     steps: dict[int | None, _StepLines] = {}
@@ -135,9 +139,10 @@ def _read_steps(path: str, clients: int | None) -> dict[int | None, _StepLines]:
             raise ParameterError("path", path, f"line {number}: {','.join(cells)!r} is not {expected}") from None
         if client is not None and not 0 <= client < (clients or 0):
             raise ParameterError("path", path, f"line {number}: client = {client}: must lie in 0..{(clients or 0) - 1}")
-        if reason := explain_bad_rate(rate):
+        reason = explain_bad_rate(rate)
+        if reason is not None:
             raise ParameterError("path", path, f"line {number}: bytes_per_s = {rate!r}: {reason}")
-        trace = steps.setdefault(client, _StepLines([], [], 0))
+        trace = steps.setdefault(client, _StepLines(times_s=[], bytes_per_s=[], last_line=0))
         if not trace.times_s and time != 0.0:
             raise ParameterError("path", path, f"line {number}: time_s = {time!r}: the first line of a trace must be at 0")
         if trace.times_s and not trace.times_s[-1] < time < math.inf:
@@ -168,7 +173,8 @@ def _points_of_lists(times: list[float], rates: list[float], end_s: float | None
     for j, (time, rate) in enumerate(zip(times, rates, strict=True)):
         if not math.isfinite(time) or (j and time <= times[j - 1]):
             raise ParameterError("time_s", times, f"{time!r} must be finite and come after {times[j - 1]!r}")
-        if reason := explain_bad_rate(rate):
+        reason = explain_bad_rate(rate)
+        if reason is not None:
             raise ParameterError("bytes_per_s", rates, f"{rate!r} {reason}")
     if end_s is not None and end_s <= times[-1]:
         raise ParameterError("end_s", end_s, f"must be > {times[-1]!r}, the last of time_s")
@@ -185,8 +191,8 @@ def _trace_of(times: FloatArray, rates: FloatArray, end_s: float | None) -> Poin
     if end_s is None:
         # A single step is the whole trace; its length does not matter.
         end_s = float(times[-1] + (times[-1] - times[-2])) if len(times) > 1 else 1.0
-    changed = np.append(True, rates[1:] != rates[:-1])
-    return Points(times[changed], rates[changed], end_s)
+    differs_from_previous = np.append(True, rates[1:] != rates[:-1])
+    return Points(times[differs_from_previous], rates[differs_from_previous], end_s)
 
 
 _MOST_DIGITS = 18

@@ -194,16 +194,18 @@ class Successive:
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
         """Return the ends of transfers, law by law: bytes that are left at a change point go to the next law."""
+        # Time up to which each transfer has been followed, and the bytes that it then lacks.
         now_s, left_bytes = np.array(start_s, np.float64), np.array(size_bytes, np.float64)
         ends_s = np.full(len(entities), _NEVER)
+        # These and the arrays of transfers below hold places in `entities`.
         under_way = np.arange(len(entities))
-        place = self._current(float(now_s.min(initial=_NEVER)))
-        while under_way.size and place < len(self._until):
-            until_s = float(self._until[place])
+        law_number = self._current(float(now_s.min(initial=_NEVER)))
+        while under_way.size and law_number < len(self._until):
+            until_s = float(self._until[law_number])
             # Transfers that begin under a later law wait.
             begun = under_way[now_s[under_way] < until_s]
             if begun.size:
-                law = self.laws[place]
+                law = self.laws[law_number]
                 law_ends_s = law.ends_s(now_s[begun], left_bytes[begun], entities[begun])
                 is_over = law_ends_s <= until_s
                 ends_s[begun[is_over]] = law_ends_s[is_over]
@@ -213,7 +215,7 @@ class Successive:
                     left_bytes[going_on] = np.maximum(left_bytes[going_on] - served, 0.0)
                     now_s[going_on] = until_s
                 under_way = np.setdiff1d(under_way, begun[is_over], assume_unique=True)
-            place += 1
+            law_number += 1
         return ends_s
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
@@ -222,12 +224,13 @@ class Successive:
         first = self._current(float(np.min(start_s, initial=_NEVER)))
         last = self._current(float(np.max(end_s, initial=-_NEVER)))
         from_s = -_NEVER
-        for place in range(first, last + 1):
-            until_s = float(self._until[place])
-            begin, end = np.maximum(start_s, from_s), np.minimum(end_s, until_s)
-            served = np.flatnonzero(begin < end)
-            if served.size:
-                total[served] += self.laws[place].served_bytes(begin[served], end[served], entities[served])
+        for law_number in range(first, last + 1):
+            until_s = float(self._until[law_number])
+            # The part of each interval under this law.
+            begin_s, stop_s = np.maximum(start_s, from_s), np.minimum(end_s, until_s)
+            places = np.flatnonzero(begin_s < stop_s)
+            if places.size:
+                total[places] += self.laws[law_number].served_bytes(begin_s[places], stop_s[places], entities[places])
             from_s = until_s
         return total
 

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from itertools import accumulate
+from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -97,7 +97,7 @@ class _Path:
         """Return the time at which a transfer that begins at `start_s` ends."""
         if not size_bytes > 0.0:
             return start_s
-        # The end is the time at which the path has carried `target` bytes since time 0.
+        # The end is the time at which the path has carried `target` bytes since time 0; step j is the one in which it lies.
         target = self.step(start_s).carried_bytes + size_bytes
         self.reach(start_s, target)
         j = bisect_left(self.sums, target * _REACHED) - 1
@@ -121,7 +121,8 @@ class _Paths(ABC):
         """Return the path of a client, made at its first use."""
         path = self._paths.get(client)
         if path is None:
-            path = self._paths[client] = _Path(lambda first, end: self._draw_steps(client, first, end))
+            path = _Path(partial(self._draw_steps, client))
+            self._paths[client] = path
         return path
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
@@ -130,8 +131,10 @@ class _Paths(ABC):
         return np.array([self._path(client).end_s(start, size) for client, start, size in transfers])
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
-        intervals = zip(map(self._path, entities.tolist()), start_s.tolist(), end_s.tolist(), strict=True)
-        served = [path.step(end).carried_bytes - path.step(start).carried_bytes for path, start, end in intervals]
+        served = []
+        for client, start, end in zip(entities.tolist(), start_s.tolist(), end_s.tolist(), strict=True):
+            path = self._path(client)
+            served.append(path.step(end).carried_bytes - path.step(start).carried_bytes)
         return np.asarray(np.array(served) * pick(self._scale, entities))
 
     def rate(self, time_s: float, entities: IntArray) -> FloatArray:
@@ -194,20 +197,21 @@ class GaussMarkov(_Paths):
         from scipy.special import ndtri
 
         # Index 0 of the stream is for offsets in traces: a law by group may combine both.
-        normal = ndtri(np.maximum(self._draws.uniforms(client + 1, end)[first:], _SMALLEST_U))
+        uniforms = self._draws.uniforms(client + 1, end)[first:]
+        normal = ndtri(np.maximum(uniforms, _SMALLEST_U)).tolist()
         noise = math.sqrt(1.0 - self._memory**2)
-        first_score = float(normal[0])
+        score = normal[0]
         if first > 0:
-            first_score = self._memory * self._scores[client] + noise * first_score
-
-        def next_score(score: float, z: float) -> float:
-            return self._memory * score + noise * z
-
-        scores = np.array(list(accumulate(normal[1:].tolist(), next_score, initial=first_score)))
-        self._scores[client] = float(scores[-1])
+            score = self._memory * self._scores[client] + noise * normal[0]
+        path_scores = [score]
+        for z in normal[1:]:
+            score = self._memory * score + noise * z
+            path_scores.append(score)
+        self._scores[client] = score
         clients = np.array([client])
         mean, std, floor = (float(spread(value, clients)[0]) for value in (self._mean, self._std, self._floor))
-        return _NewSteps(np.full(end - first, self._step_s), np.maximum(mean + std * scores, floor))
+        rates = np.maximum(mean + std * np.array(path_scores), floor)
+        return _NewSteps(durations_s=np.full(end - first, self._step_s), rates=rates)
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
         floored = Gaussian(mean_s=self._mean, std_s=self._std, floor_s=self._floor)
@@ -251,7 +255,8 @@ class MarkovLevels(_Paths):
         if len(mean_stay_s) != len(levels_bytes_per_s):
             raise ParameterError("mean_stay_s", mean_stay_s, f"must hold {len(levels_bytes_per_s)} times, one for each level")
         for level in levels_bytes_per_s:
-            if reason := explain_bad_rate(level):
+            reason = explain_bad_rate(level)
+            if reason is not None:
                 raise ParameterError("levels_bytes_per_s", levels_bytes_per_s, f"{level!r} {reason}")
             if level > _MOST_RATE:
                 raise ParameterError("levels_bytes_per_s", levels_bytes_per_s, f"{level!r} must be <= {_MOST_RATE:g}")
@@ -262,10 +267,13 @@ class MarkovLevels(_Paths):
             raise ParameterError("moves", moves, "must be 'any' or 'neighbour'")
         self._levels, self._stay = np.array(levels_bytes_per_s, np.float64), np.array(mean_stay_s, np.float64)
         count = len(self._levels)
-        self._next_levels = [
-            [j for j in range(count) if j != i and (moves == "any" or abs(j - i) == 1)] for i in range(count)
-        ]
+        self._next_levels: list[list[int]] = []
         """Levels that may follow each level."""
+        for level_number in range(count):
+            others = [other for other in range(count) if other != level_number]
+            if moves == "neighbour":
+                others = [other for other in others if abs(other - level_number) == 1]
+            self._next_levels.append(others)
         # The jumps are a random walk on a graph, which visits a level in proportion to the number of its neighbours.
         weight = np.array([len(levels) for levels in self._next_levels]) * self._stay
         self._share = weight / weight.sum()
@@ -280,14 +288,16 @@ class MarkovLevels(_Paths):
         level_draws, duration_draws = u[0::2], u[1::2]
         levels = np.empty(end - first, np.int64)
         for i, draw in enumerate(level_draws.tolist()):
-            if first + i > 0:
+            is_first_of_path = first + i == 0
+            if is_first_of_path:
+                # It has the stationary law.
+                level = min(int(np.searchsorted(np.cumsum(self._share), draw, "right")), len(self._levels) - 1)
+            else:
                 possible = self._next_levels[self._level[client]]
                 level = possible[min(int(draw * len(possible)), len(possible) - 1)]
-            else:
-                # The first level of a path has the stationary law.
-                level = min(int(np.searchsorted(np.cumsum(self._share), draw, "right")), len(self._levels) - 1)
-            levels[i] = self._level[client] = level
-        return _NewSteps(-self._stay[levels] * np.log1p(-duration_draws), self._levels[levels])
+            self._level[client] = level
+            levels[i] = level
+        return _NewSteps(durations_s=-self._stay[levels] * np.log1p(-duration_draws), rates=self._levels[levels])
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
         return np.asarray(float(self._share @ self._levels) * spread(self._scale, entities))

@@ -80,12 +80,13 @@ class Steps:
         ends = np.append(self._times[1:], 0.0)
         ends[self._end - 1] = self._length
         carried = self._rates * (ends - self._times)
-        self._sums = np.concatenate([_exclusive_sums(carried[a:b]) for a, b in zip(self._first, self._end, strict=True)])
+        sums_of_traces = [_exclusive_sums(carried[first:end]) for first, end in zip(self._first, self._end, strict=True)]
+        self._sums = np.concatenate(sums_of_traces)
         """(N,) bytes that a trace has carried as each of its steps begins."""
         self._total = self._sums[self._end - 1] + carried[self._end - 1]
         """(T,) bytes of each whole trace."""
-        paused = after_end != "repeat" or not self._rates.all()
-        self._pauses: Callable[[], AbstractContextManager[object]] = _ignore_division if paused else nullcontext
+        has_pauses = after_end != "repeat" or not self._rates.all()
+        self._division_context: Callable[[], AbstractContextManager[object]] = _ignore_division if has_pauses else nullcontext
         """Context of divisions by rates, some of which may be 0."""
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
@@ -108,10 +109,11 @@ class Steps:
         # Allow for rounding: otherwise a transfer that ends with a step would wait for the end of a pause after it.
         j = np.maximum(self._search(self._sums, trace, target * _REACHED, "left") - 1, first)
         rate = self._rates[j]
-        with self._pauses():
+        with self._division_context():
             y = self._times[j] + (target - self._sums[j]) / rate
         if not self._repeats:
-            y = np.where((target > total) & (self._stops | (rate == 0.0)), _NEVER, y)
+            carries_nothing_more = self._stops | (rate == 0.0)
+            y = np.where((target > total) & carries_nothing_more, _NEVER, y)
         # Add durations to the start: the beginning of the trace may be so far back that digits are lost. fmax turns the NaN of a
         # transfer of 0 bytes in a pause into 0.
         return np.asarray(start_s + np.fmax(whole_traces_s + (y - x), 0.0))
@@ -120,14 +122,18 @@ class Steps:
         trace = self._trace(entities)
         x, start_turn = self._within(start_s, trace, entities)
         y, end_turn = self._within(end_s, trace, entities)
-        carried = self._carried_bytes(y, trace) - self._carried_bytes(x, trace) + (end_turn - start_turn) * self._total[trace]
+        within_trace = self._carried_bytes(y, trace) - self._carried_bytes(x, trace)
+        carried = within_trace + (end_turn - start_turn) * self._total[trace]
         return np.asarray(np.maximum(carried, 0.0) * pick(self._scale, entities))
 
     def rate(self, time_s: float, entities: IntArray) -> FloatArray:
         trace = self._trace(entities)
         x, _ = self._within(np.full(len(entities), time_s), trace, entities)
-        rates = self._rates[self._search(self._times, trace, x, "right") - 1] * pick(self._scale, entities)
-        return np.where(x >= self._length[trace], 0.0, rates) if self._stops else np.asarray(rates)
+        step = self._search(self._times, trace, x, "right") - 1
+        rates = self._rates[step] * pick(self._scale, entities)
+        if not self._stops:
+            return np.asarray(rates)
+        return np.where(x >= self._length[trace], 0.0, rates)
 
     def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
         """Return the time (n,) of the next step of each client's trace, always after `time_s`; inf: none follows."""
@@ -135,16 +141,21 @@ class Steps:
         x, turn = self._within(np.full(len(entities), time_s), trace, entities)
         next_step = self._search(self._times, trace, x, "right")
         in_last_step = next_step == self._end[trace]
-        y = np.where(in_last_step, self._length[trace], self._times[np.minimum(next_step, len(self._times) - 1)])
+        # The minimum is for the last step of the last trace, whose next time is not used.
+        next_times = self._times[np.minimum(next_step, len(self._times) - 1)]
+        y = np.where(in_last_step, self._length[trace], next_times)
         if not self._repeats:
-            y = np.where(in_last_step & ((x >= self._length[trace]) | (not self._stops)), _NEVER, y)
+            # A trace that is held has no change after its last step, one that stops has its end.
+            has_ended = (x >= self._length[trace]) | (not self._stops)
+            y = np.where(in_last_step & has_ended, _NEVER, y)
         change_s = turn * self._length[trace] + y - pick(self._offset, entities)
         # Without the maximum, rounding could return `time_s` itself, and time would stand still.
         return np.asarray(np.maximum(change_s, np.nextafter(time_s, _NEVER)))
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
         """Return the mean rate of the whole trace, as it is repeated or until it stops; of a held trace, its last rate."""
-        means = self._total / self._length if self._repeats or self._stops else self._rates[self._end - 1]
+        is_held = not self._repeats and not self._stops
+        means = self._rates[self._end - 1] if is_held else self._total / self._length
         return means[self._trace(entities)] * spread(self._scale, entities)
 
     def peak_rate(self, entities: IntArray) -> FloatArray:
@@ -190,11 +201,13 @@ class Steps:
             searches = zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
             return np.array([bisect(buffer, target, start, end) for target, start, end in searches], np.int64)
         # Bisection for all clients at once.
-        while (undecided := low < high).any():
+        undecided = low < high
+        while undecided.any():
             middle = (low + high) // 2
             middle_values = values[np.minimum(middle, len(values) - 1)]
-            is_later = undecided & ((middle_values < x) if side == "left" else (middle_values <= x))
-            low, high = np.where(is_later, middle + 1, low), np.where(undecided & ~is_later, middle, high)
+            is_passed = middle_values < x if side == "left" else middle_values <= x
+            low, high = np.where(undecided & is_passed, middle + 1, low), np.where(undecided & ~is_passed, middle, high)
+            undecided = low < high
         return low
 
 

@@ -92,11 +92,13 @@ class Sweep(StateFields):
     def choose(self, view: View) -> IntArray:
         """Return the next `width` sub-channels in reach."""
         count = min(self._width, view.allowed, len(view.reach))
-        return view.reach[((view.dwell - 1) * self._step + np.arange(count)) % len(view.reach)]
+        first = (view.dwell - 1) * self._step
+        return view.reach[(first + np.arange(count)) % len(view.reach)]
 
     def constant_choice(self, reach: IntArray, allowed: int) -> IntArray:
         count = min(self._width, allowed)
-        return reach[:count] if self._step % len(reach) == 0 else _all_or_none(reach, count)
+        comes_back_every_dwell = self._step % len(reach) == 0
+        return reach[:count] if comes_back_every_dwell else _all_or_none(reach, count)
 
 
 class Pulse(StateFields):
@@ -126,7 +128,8 @@ class Pulse(StateFields):
 
     def choose(self, view: View) -> IntArray:
         """Return the same sub-channels in every dwell of a pulse, none between pulses."""
-        if (view.dwell - 1) % (self._on + self._off) >= self._on:
+        dwell_of_cycle = (view.dwell - 1) % (self._on + self._off)
+        if dwell_of_cycle >= self._on:
             return view.reach[:0]
         return view.reach[: min(self._width, view.allowed)]
 
@@ -164,7 +167,9 @@ class Random(StateFields):
         return view.rng.permutation(view.reach)[: min(self._width, view.allowed)]
 
     def constant_choice(self, reach: IntArray, allowed: int) -> IntArray:
-        return _all_or_none(reach, min(self._width, allowed) if self._duty == 1.0 else 0)
+        # With rests no sub-channel is jammed in every dwell.
+        count = min(self._width, allowed) if self._duty == 1.0 else 0
+        return _all_or_none(reach, count)
 
 
 class File(StateFields):
@@ -211,9 +216,10 @@ class File(StateFields):
                 raise ParameterError("path", path, f"line {number}: {line!r} must hold whole numbers of sub-channels") from None
             if len(set(channels)) < len(channels) or (channels and min(channels) < 0):
                 raise ParameterError("path", path, f"line {number}: {line!r} must name each sub-channel once, counted from 0")
-            beyond = sorted(set(channels).difference(channels if reachable is None else reachable))
-            if beyond:
-                raise ParameterError("path", path, f"line {number}: {line!r} names {beyond}, out of the jammer's reach")
+            if reachable is not None:
+                beyond = sorted(set(channels).difference(reachable))
+                if beyond:
+                    raise ParameterError("path", path, f"line {number}: {line!r} names {beyond}, out of the jammer's reach")
             self._plan.append(np.array(channels, np.int64))
         if not self._plan:
             raise ParameterError("path", path, "holds no plan; a line for each dwell is needed")
@@ -295,7 +301,7 @@ class Reactive(StateFields):
         signal = np.asarray(signals, np.float64)
         self._heard = signal if self._heard is None else self._memory * self._heard + signal
         heard = self._heard[view.reach]
-        # Strongest first, equal ones in a random order.
-        order = np.lexsort((view.rng.random(len(heard)), -heard))
-        order = order[heard[order] > 0.0]
-        return view.reach[order[: min(self._width, view.allowed)]]
+        # Places in `reach`, strongest first, equal ones in a random order.
+        strongest_first = np.lexsort((view.rng.random(len(heard)), -heard))
+        audible = strongest_first[heard[strongest_first] > 0.0]
+        return view.reach[audible[: min(self._width, view.allowed)]]

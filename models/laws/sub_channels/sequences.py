@@ -147,6 +147,7 @@ class AdversarialStates(StateSequence):
             raise ParameterError("dwell_rounds", dwell_rounds, "must be >= 1")
         if rule not in ("random", "starve", "invert"):
             raise ParameterError("rule", rule, "must be 'random', 'starve' or 'invert'")
+        # Rows of the table at which the set changes.
         changes = (np.flatnonzero(generator.random(rounds - 1) * dwell_rounds < 1.0) + 1).tolist()
         table = np.zeros((rounds, channels), np.bool_)
         successes = np.zeros(channels, np.int64)

@@ -196,10 +196,11 @@ def _spread_breakpoints(
         return [float(start) for start in drawn]
     if spread != "even":
         raise ParameterError("spread", spread, "must be 'even' or 'drawn'")
-    ends = horizon * np.arange(1, count + 1) / (count + 1)
-    starts = np.floor(ends) + 1 if unit == "rounds" else ends
     if unit == "rounds" and count >= horizon:
         raise ParameterError("breakpoints", count, f"do not fit into {horizon:g} rounds")
+    ends = horizon * np.arange(1, count + 1) / (count + 1)
+    # A segment of rounds begins with the round after the end of the one before.
+    starts = np.floor(ends) + 1 if unit == "rounds" else ends
     return [float(start) for start in starts]
 
 
