@@ -179,11 +179,13 @@ class Markov(Alternating):
         if not self._stationary:
             # Uniforms are in [0, 1): with a share of 1 every client is present.
             return np.ones(len(self.on))
-        return self._mean_on / (self._mean_on + self._mean_off)
+        share: FloatArray = self._mean_on / (self._mean_on + self._mean_off)
+        return share
 
     def _ends_s(self, clients: IntArray, level: FloatArray) -> FloatArray:
         mean_s = np.where(self.on[clients], self._mean_on[clients], self._mean_off[clients])
-        return self.next_change_s[clients] + mean_s * level
+        ends: FloatArray = self.next_change_s[clients] + mean_s * level
+        return ends
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
         """Return the expected share of the interval in which each client is present; (K,).
