@@ -46,4 +46,6 @@ def _origin(name: str) -> Path | None:
         return Path(file).resolve() if file else None
     if spec.origin is not None:
         return Path(spec.origin).resolve()
-    return next((Path(folder).resolve() for folder in spec.submodule_search_locations or ()), None)
+    # A package without `__init__.py` has only folders.
+    folders = spec.submodule_search_locations
+    return Path(next(iter(folders))).resolve() if folders else None

@@ -227,7 +227,13 @@ class AppSimulation(Simulation):
             raise ParameterError("until_round", until_round, "an application runs to its end")
         server = self._messages
         limit_s = _EVER if self.time_limit_s is None else self.time_limit_s
-        server.begin(limit_s, lambda: None if after_round is None else after_round(self))
+
+        def on_round() -> None:
+            """Call `after_round`, if it is given, after each close of a round."""
+            if after_round is not None:
+                after_round(self)
+
+        server.begin(limit_s, on_round)
         self.has_begun = True
         self.script.begin()
         try:

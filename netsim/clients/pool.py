@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from netsim.network.medium import Medium
 
 _EVER = float("inf")
+_UNKNOWN_WORK: WorkOfUpdate = (0, None, None)
+"""Work of an update as planned, with unknown numbers of samples and steps."""
 
 
 class ClientPool(Tallies):
@@ -65,8 +67,10 @@ class ClientPool(Tallies):
         self._taken_away = taken_away
         self.clock, self.medium, self.causes = clock, medium, Causes(clock, medium.inexact_phases())
         self.groups, self.reports_phases = groups, rules.reports_phases
-        self.presence, self.energy = presence.presence, energy
-        """Presence of the clients; their powers and batteries, None if energy is not counted."""
+        self.presence = presence.presence
+        """Presence of the clients."""
+        self.energy = energy
+        """Powers and batteries of the clients; None if energy is not counted."""
         self.accountant = accountant
         self.alive_now: dict[int, Update] = {}
         """Updates stored as objects, by client."""
@@ -123,7 +127,9 @@ class ClientPool(Tallies):
 
     def _include_copies(self, updates: dict[int, Update]) -> dict[int, Update]:
         """Return `updates` and copies of those that are simulated as arrays, by client."""
-        return updates | {update.client: update for update in self.whole_rounds.copies()} if self.whole_rounds.left else updates
+        if not self.whole_rounds.left:
+            return updates
+        return updates | {update.client: update for update in self.whole_rounds.copies()}
 
     @property
     def under_way(self) -> int:
@@ -250,10 +256,12 @@ class ClientPool(Tallies):
         if whole.left:
             whole.abort(chosen)
         if self._in_flight:
-            self.end_all([self._in_flight[client] for client in chosen.tolist() if client in self._in_flight], "aborted")
+            dropped = [self._in_flight[client] for client in chosen.tolist() if client in self._in_flight]
+            self.end_all(dropped, "aborted")
         if medium.outages is not None:
             # Outages before the oldest phase under way can no longer hit a transmission.
-            medium.outages.forget(min((update.phase_start_s for update in self.alive_now.values()), default=now))
+            oldest_s = min((update.phase_start_s for update in self.alive_now.values()), default=now)
+            medium.outages.forget(oldest_s)
         # Random numbers are addressed by (round, client), so the order of draws changes nothing.
         send = SendDraws.draw(medium, draw_round, now, chosen)
         models = None
@@ -318,7 +326,8 @@ class ClientPool(Tallies):
             updates.append(update)
         # Count before anything is sent: an attempt without durations may end within `_send_models`, and listeners read counts.
         self.busy[chosen] = True
-        self.started, self.models_sent = self.started + len(updates), self.models_sent + len(new_clients)
+        self.started += len(updates)
+        self.models_sent += len(new_clients)
         self._send_models(round, new_clients, updates, holders)
         return updates
 
@@ -333,8 +342,18 @@ class ClientPool(Tallies):
         cause = Cause(EARLIER, update.number)
         self.started += 1
         self.selections[client] += 1
-        draws, place = update.send_draws, update.send_place
-        update.begin_attempt(round, age, departure_s, now, draws, place, None, cause, number=self.started, edge=edge)
+        update.begin_attempt(
+            round=round,
+            age_rounds=age,
+            departure_s=departure_s,
+            now_s=now,
+            draws=update.send_draws,
+            place=update.send_place,
+            channel=None,
+            begun=cause,
+            number=self.started,
+            edge=edge,
+        )
         update.version, update.handed_over = version, True
         if self.energy is not None:
             self.energy.begin(update, now)
@@ -343,14 +362,31 @@ class ClientPool(Tallies):
 
     def refuse(self, round: int, client: int, version: int, cause: str) -> None:
         """Count and record an attempt of `client` that is aborted for `cause` before anything is sent or drawn."""
-        now, group = self.clock.now, None if self.groups is None else self.groups.names_of(np.array([client]))[0]
-        no_clients = np.zeros(0, np.int64)
-        update = Update(client, round, version, 0, now, ModelDraws(round, now, no_clients), (0, None, None), group)
-        age, draws = round - int(self.last_delivery[client]), SendDraws(round, now, no_clients)
+        now, no_clients = self.clock.now, np.zeros(0, np.int64)
+        group = None if self.groups is None else self.groups.names_of(np.array([client]))[0]
+        update = Update(
+            client=client,
+            round=round,
+            version=version,
+            place=0,
+            now_s=now,
+            draws=ModelDraws(round, now, no_clients),
+            work=_UNKNOWN_WORK,
+            group=group,
+        )
         self.started += 1
         self.selections[client] += 1
-        cause_of_begin = self.causes.begin_cause(client)
-        update.begin_attempt(round, age, now, now, draws, 0, None, cause_of_begin, number=self.started)
+        update.begin_attempt(
+            round=round,
+            age_rounds=round - int(self.last_delivery[client]),
+            departure_s=now,
+            now_s=now,
+            draws=SendDraws(round, now, no_clients),
+            place=0,
+            channel=None,
+            begun=self.causes.begin_cause(client),
+            number=self.started,
+        )
         update.phase = ENDED
         update.outcome, update.outcome_s, update.cause = "aborted", now, cause
         self.count_end(update)
@@ -402,12 +438,12 @@ class ClientPool(Tallies):
     def _draw_work(
         self, round: int, version: int, clients: IntArray, steps: IntArray | None
     ) -> Iterable[WorkOfUpdate]:
-        """Return the work of a new update of each of `clients` (n,)."""
+        """Return the work of a new update of each of `clients` (n,): (steps requested, samples, steps)."""
         if steps is None and self.medium.work.samples is None:
-            return [(0, None, None)] * len(clients)
-        samples, taken = self.medium.work.begin(round, version, clients, steps)
-        drawn = [0] * len(clients) if steps is None else steps.tolist()
-        return zip(drawn, samples, taken, strict=True)
+            return [_UNKNOWN_WORK] * len(clients)
+        samples, steps_taken = self.medium.work.begin(round, version, clients, steps)
+        requested = [0] * len(clients) if steps is None else steps.tolist()
+        return zip(requested, samples, steps_taken, strict=True)
 
     def charge(self) -> None:
         """Subtract the energy of tests of the model and of messages from the batteries."""
@@ -453,9 +489,9 @@ class ClientPool(Tallies):
     def abort(self, clients: Sequence[int]) -> None:
         """End updates of `clients` in training or in flight as aborted. Clients keep finished updates that are not being sent."""
         self.go_by_events()
-        gone = [self.alive_now[client] for client in clients if client in self.alive_now]
-        self.end_all([update for update in gone if update.client in self._in_flight], "aborted")
-        for update in gone:
+        updates = [self.alive_now[client] for client in clients if client in self.alive_now]
+        self.end_all([update for update in updates if update.client in self._in_flight], "aborted")
+        for update in updates:
             # Between two rounds an update can be in training without an attempt: the last has ended, the next has not begun.
             if update.phase in (DOWNLOAD, COMPUTE):
                 self.life.drop(update)
@@ -496,11 +532,12 @@ class ClientPool(Tallies):
         schedules that (`arm`) at the same place.
         """
         alive, jamming = self.alive, self.medium.jamming
+        before_dwell = sum(not jamming.precedes(update.call_number) for update in alive.values())
         return {
             **self.tallies_state(),
             **self.life.counts(),
             **updates_state(alive.values()),
-            "precede_jammers": sum(not jamming.precedes(update.call_number) for update in alive.values()),
+            "precede_jammers": before_dwell,
             "on_jammed_links": jamming.senders(),
             "in_flight": list(self.in_flight),
             "queue": [update.client for update in self.medium.access.waiting()],
@@ -531,6 +568,7 @@ class ClientPool(Tallies):
         self._in_flight = {client: self._in_flight[client] for client in state["in_flight"]}
         if len(self.alive_now) == state["precede_jammers"]:
             self.medium.jamming.arm()
-        under_way = [update for update in self.alive_now.values() if update.phase == UPLOAD]
-        self.medium.access.resume(under_way, [self.alive_now[client] for client in state["queue"]])
+        sending = [update for update in self.alive_now.values() if update.phase == UPLOAD]
+        waiting = [self.alive_now[client] for client in state["queue"]]
+        self.medium.access.resume(sending, waiting)
         self.medium.jamming.resume(state["on_jammed_links"], self.alive_now)

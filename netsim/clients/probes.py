@@ -70,7 +70,10 @@ class Probes:
         self.joules = dict.fromkeys(_JOULES, 0.0)
         """Energy that probes have drawn, by column, if energy is counted."""
         self._questions = [asking] if testing is None else [asking, testing]
-        self._lives = [self._life(question, kind) for question, kind in zip(self._questions, ("probe", "test"), strict=False)]
+        # Without a second question the second kind is left over.
+        kinds = zip(self._questions, ("probe", "test"), strict=False)
+        self._lives = [self._life(question, kind) for question, kind in kinds]
+        """Executor of each question."""
         self._present = 0
         """Index of the present question, or the last one."""
         self._all_ended: Event | None = None
@@ -152,8 +155,11 @@ class Probes:
         self.ends = []
         samples = [None] * len(clients) if self.evaluated is None else self.evaluated[clients].tolist()
         for place, client in enumerate(clients.tolist()):
-            probe = Update(client, round, version, place, now, models, (0, samples[place], None))
-            probe.begin_attempt(round, 0, departures[place], now, sends, place, None)
+            # A probe takes no steps, and has no age, sub-channel or number.
+            probe = Update(client, round, version, place, now, models, work=(0, samples[place], None))
+            probe.begin_attempt(
+                round, age_rounds=0, departure_s=departures[place], now_s=now, draws=sends, place=place, channel=None
+            )
             if pool.energy is not None:
                 pool.energy.begin(probe, now)
             self.under_way[client] = probe

@@ -21,16 +21,17 @@ def updates_state(updates: Collection[Update]) -> State:
     # In the order in which their next events were put on the clock: it decides between two events of one instant.
     alive = sorted(updates, key=lambda update: (update.call_number, update.round, update.send_place))
     # Updates that were started together share their draws.
-    models = list({id(update.model_draws): update.model_draws for update in alive}.values())
-    sends = list({id(update.send_draws): update.send_draws for update in alive if not update.outcome}.values())
-    places = {id(draws): i for draws_of in (models, sends) for i, draws in enumerate(draws_of)}
+    models = {id(update.model_draws): update.model_draws for update in alive}
+    sends = {id(update.send_draws): update.send_draws for update in alive if not update.outcome}
+    model_places = {key: place for place, key in enumerate(models)}
+    send_places = {key: place for place, key in enumerate(sends)}
     return {
         "alive": [{name: getattr(update, name) for name in FIELDS} for update in alive],
-        "models": [draws.state_dict() for draws in models],
-        "sends": [draws.state_dict() for draws in sends],
-        "model_of": [places[id(update.model_draws)] for update in alive],
+        "models": [draws.state_dict() for draws in models.values()],
+        "sends": [draws.state_dict() for draws in sends.values()],
+        "model_of": [model_places[id(update.model_draws)] for update in alive],
         # An update whose attempt is over has no draws, or old ones: its next attempt gets new draws.
-        "send_of": [-1 if update.outcome else places[id(update.send_draws)] for update in alive],
+        "send_of": [-1 if update.outcome else send_places[id(update.send_draws)] for update in alive],
     }
 
 

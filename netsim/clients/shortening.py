@@ -27,14 +27,18 @@ def shorten(pool: ClientPool, update: Update) -> None:
     if ends_s >= update.departure_s:
         # `due_s` is the departure of the client, before the end of training: compute that end again.
         ends_s = start_s + draws.compute.at(update.place, start_s)
-        ends_s += update.work_samples * draws.sample.at(update.place, start_s) if update.work_samples else 0.0
+        if update.work_samples:
+            ends_s += update.work_samples * draws.sample.at(update.place, start_s)
     # All steps take the same time, so the passes divide the training evenly.
     pass_s = (ends_s - start_s) * steps_of_pass / steps
-    # At the very end of a pass rounding must not count the next pass as begun.
-    passes = max(1, math.ceil((now - start_s) / pass_s - 1e-9)) if pass_s > 0.0 else 1
+    # Number of passes begun; the first one is begun in any case.
+    passes = 1
+    if pass_s > 0.0:
+        # At the very end of a pass rounding must not count the next pass as begun.
+        passes = max(1, math.ceil((now - start_s) / pass_s - 1e-9))
     shortened_steps = passes * steps_of_pass
     if shortened_steps >= steps:
         return
-    (samples,), (taken,) = work.amounts(np.array([client]), np.array([shortened_steps]))
-    update.drawn_steps, update.work_samples, update.work_steps = shortened_steps, samples, taken
+    (samples,), (steps_taken,) = work.amounts(np.array([client]), np.array([shortened_steps]))
+    update.drawn_steps, update.work_samples, update.work_steps = shortened_steps, samples, steps_taken
     pool.life.replan(update, max(now, start_s + passes * pass_s))

@@ -44,7 +44,8 @@ class Tallies:
     def count_end(self, update: Update) -> None:
         """Count an attempt that ended by its own event, and number it in the order of ends (compared within a round only)."""
         self.ended[update.outcome] += 1
-        update.end_number, self.numbered_ends = self.numbered_ends, self.numbered_ends + 1
+        update.end_number = self.numbered_ends
+        self.numbered_ends += 1
         if not update.censored:
             self.last_delivery[update.client] = update.round
             self.last_delivery_s[update.client] = update.outcome_s
@@ -66,7 +67,9 @@ class Tallies:
         if all_delivered:
             self.ended["delivered"] += len(ended)
         else:
-            for outcome, number in zip(self.ended, np.bincount(outcomes, minlength=len(OUTCOMES)).tolist(), strict=True):
+            # `ended` has the order of OUTCOMES, which the column indexes.
+            numbers = np.bincount(outcomes, minlength=len(OUTCOMES)).tolist()
+            for outcome, number in zip(self.ended, numbers, strict=True):
                 self.ended[outcome] += number
             delivered = outcomes == DELIVERED
         # Attempts are in the order of ends, so of two deliveries of a client the later one is written last.

@@ -157,9 +157,11 @@ class Causes(StateFields):
         if that is an end.
         """
         cause = self.latest()
-        if cause.kind == SCHEDULE and self._clock.calling in self._timers:
+        if cause.kind != SCHEDULE:
+            return cause
+        if self._clock.calling in self._timers:
             return Cause(END, self._timers[self._clock.calling])
-        return set_by if cause.kind == SCHEDULE and set_by.kind == END else cause
+        return set_by if set_by.kind == END else cause
 
     @contextmanager
     def attribute_to(self, cause: Cause | None) -> Iterator[None]:
@@ -181,4 +183,7 @@ class Causes(StateFields):
         if self._attributed_cause is not None:
             return [self._attributed_cause] * len(clients)
         cause = self.latest()
-        return [Cause(RETURN, client) for client in clients] if cause.kind == SCHEDULE else [cause] * len(clients)
+        if cause.kind == SCHEDULE:
+            # Nothing has happened at this instant that made room: the clients themselves came back.
+            return [Cause(RETURN, client) for client in clients]
+        return [cause] * len(clients)

@@ -147,4 +147,6 @@ def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: 
         if closing.any():
             ended = looked_in.item(closing.argmax())
             return Close(looks_s.item(ended), ended, by_end=False)
-    return Close(ends_s.item(closing_end), closing_end + 1, by_end=True) if by_end else None
+    if not by_end:
+        return None
+    return Close(ends_s.item(closing_end), closing_end + 1, by_end=True)

@@ -41,8 +41,8 @@ class Intervals(StateFields):
 
     def forget(self, before_s: float) -> None:
         """Drop intervals that were over by `before_s`. Callers must not ask for earlier times again."""
-        past = bisect_right(self._ends, before_s)
-        del self._starts[:past], self._ends[:past]
+        count = bisect_right(self._ends, before_s)
+        del self._starts[:count], self._ends[:count]
 
     def next_start(self, after_s: float) -> float:
         """Return the next start after `after_s`; inf if none is known."""
@@ -64,5 +64,5 @@ class Intervals(StateFields):
         starts = self._starts
         # Intervals are disjoint and ascending, so only the last that begins before the end (or at the instant, if start and end
         # are equal) can reach beyond the start.
-        last = (bisect_left(starts, end_s) if end_s > start_s else bisect_right(starts, start_s)) - 1
-        return last >= 0 and self._ends[last] > start_s
+        begun = bisect_left(starts, end_s) if end_s > start_s else bisect_right(starts, start_s)
+        return begun > 0 and self._ends[begun - 1] > start_s

@@ -56,5 +56,5 @@ def add_jamming(counts: dict[str, ValueT], more: dict[str, ValueT]) -> dict[str,
     >>> add_jamming({"jammed": 2, "jam_dwells": 5}, {"jammed": 1, "messages": 4})
     {'jammed': 3, 'jam_dwells': 5, 'messages': 4}
     """
-    both = {name: counts[name] + more[name] for name in _JAMMING if name in counts and name in more}
-    return counts | more | both
+    sums = {name: counts[name] + more[name] for name in _JAMMING if name in counts and name in more}
+    return counts | more | sums

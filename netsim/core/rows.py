@@ -539,19 +539,22 @@ def schema_of(table: str, columns: tuple[str, ...] | None = None) -> pa.Schema:
     """
     import pyarrow as pa  # the slowest part here, and readers of single columns do not need it
 
-    plain = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+    by_hint = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
     # Words repeat, so a dictionary and small numbers take less space. Columns of names get larger numbers.
-    special = dict.fromkeys(_FEW_WORDS, pa.dictionary(pa.int8(), pa.string())) | dict.fromkeys(
-        _NAMES, pa.dictionary(pa.int32(), pa.string())
-    )
+    by_name = dict.fromkeys(_FEW_WORDS, pa.dictionary(pa.int8(), pa.string()))
+    by_name |= dict.fromkeys(_NAMES, pa.dictionary(pa.int32(), pa.string()))
     if table == "rounds":
-        special |= dict.fromkeys(_COUNTED, pa.int32())
-    kinds = {name: special.get(name) or plain[_kind(hint)] for name, hint in get_type_hints(ROWS[table]).items()}
+        by_name |= dict.fromkeys(_COUNTED, pa.int32())
+    kinds = {}
+    for name, hint in get_type_hints(ROWS[table]).items():
+        kinds[name] = by_name[name] if name in by_name else by_hint[_kind(hint)]
     fields = [(name, kinds[name]) for name in (kinds if columns is None else columns)]
     return pa.schema(fields, metadata={"netsim.table": table, "netsim.format": str(FORMAT)})
 
 
 def _kind(hint: object) -> type:
     """Return the type of a column's values: `int` of `int | None`."""
-    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
+    # A hint that is no union has no arguments.
+    members = get_args(hint) or (hint,)
+    kinds = [member for member in members if member is not type(None)]
     return cast("type", kinds[0])

@@ -72,7 +72,11 @@ def load_fields(owner: object, names: Iterable[str], state: State) -> None:
 
 def _fields_of(kind: type) -> list[str]:
     """Return the `state_fields` of a class and its bases, those of bases first."""
-    return [name for base in reversed(kind.__mro__) for name in base.__dict__.get("state_fields", ())]
+    fields: list[str] = []
+    for base in reversed(kind.__mro__):
+        # Only what the class itself lists: the attribute of a class without a list is that of its base.
+        fields += base.__dict__.get("state_fields", ())
+    return fields
 
 
 def _save_value(value: object) -> object:

@@ -141,7 +141,8 @@ class Streams:
         """Return a fresh generator at an address of up to three integers, for draws whose number is not known beforehand."""
         if len(index) > 3:
             raise ParameterError("index", index, "at most 3 numbers are allowed")
-        counter = [_APART, *(i & _WORD for i in index), *([0] * (3 - len(index)))]
+        words = [number & _WORD for number in index]
+        counter = [_APART, *words, *[0] * (3 - len(words))]
         key = self._keys.get(name)
         if key is None:
             key = self._keys[name] = _Key(_key(self.seed, self.prefix + name))
@@ -149,8 +150,10 @@ class Streams:
 
     def integer_seed(self, name: str, *index: int) -> int:
         """Return a 63-bit seed at an address, for generators of other libraries (torch)."""
-        text = "/".join(str(i) for i in (self.seed, self.prefix + name, *index))
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+        text = "/".join(str(part) for part in (self.seed, self.prefix + name, *index))
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        # 64 bits, less one: the other libraries take signed numbers.
+        return int.from_bytes(digest, "little") >> 1
 
 
 class RepeatedStreams(Streams):

@@ -34,8 +34,9 @@ def column(values: list[Any] | NDArray[Any], kind: pa.DataType) -> pa.Array:
         return _array(numbers, ~np.isnan(numbers), kind)
     # Integers and booleans have no NaN. With None or NaN among them the array has another type: put False, which is 0, in their
     # places, and mark them as null.
-    numbers, allowed = np.array(values), "b" if pa.types.is_boolean(kind) else "iub"
-    known = np.ones(len(values), bool)
+    numbers, known = np.array(values), np.ones(len(values), bool)
+    # Letters of NumPy's kinds of types: integers, unsigned ones, booleans.
+    allowed = "b" if pa.types.is_boolean(kind) else "iub"
     if numbers.dtype.kind not in allowed and len(values):
         known = np.array([value is not None and value == value for value in values])
         numbers = np.array([value if is_known else False for value, is_known in zip(values, known, strict=True)])
@@ -67,16 +68,20 @@ def words_at(places: NDArray[np.int64], words: Sequence[str], kind: pa.DataType)
     # Number of each word in the dictionary. The last entry stands for null: place -1.
     numbers = np.zeros(len(words) + 1, np.int64)
     numbers[used] = np.arange(len(used))
-    return pa.DictionaryArray.from_arrays(
-        _array(numbers[places].astype(kind.index_type.to_pandas_dtype()), places >= 0, kind.index_type),
-        _words([words[place] for place in used.tolist()]),
-    )
+    indices = numbers[places].astype(kind.index_type.to_pandas_dtype())
+    used_words = [words[place] for place in used.tolist()]
+    return pa.DictionaryArray.from_arrays(_array(indices, places >= 0, kind.index_type), _words(used_words))
 
 
 def numbers(column: pa.ChunkedArray, null: float) -> NDArray[Any]:
     """Return the values (n,) of a column of numbers, with `null` in place of nulls."""
-    pieces = [np.where(known, values, values.dtype.type(null)) for values, known in map(_values_and_marks, column.chunks)]
-    return np.concatenate(pieces) if pieces else np.empty(0, column.type.to_pandas_dtype())
+    if not column.chunks:
+        return np.empty(0, column.type.to_pandas_dtype())
+    pieces = []
+    for chunk in column.chunks:
+        values, known = _values_and_marks(chunk)
+        pieces.append(np.where(known, values, values.dtype.type(null)))
+    return np.concatenate(pieces)
 
 
 def count_words(column: pa.ChunkedArray) -> Counter[str]:
@@ -86,7 +91,9 @@ def count_words(column: pa.ChunkedArray) -> Counter[str]:
         chunk = piece if pa.types.is_dictionary(piece.type) else piece.dictionary_encode()
         indices, known = _values_and_marks(chunk.indices)
         counts = np.bincount(indices[known], minlength=len(chunk.dictionary)).tolist()
-        total.update({word.as_py(): count for word, count in zip(chunk.dictionary, counts, strict=True) if count})
+        for word, count in zip(chunk.dictionary, counts, strict=True):
+            if count:
+                total[word.as_py()] += count
     return total
 
 
@@ -134,4 +141,5 @@ def _values_and_marks(chunk: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]
     if marks is None:
         return values, np.ones(len(values), bool)
     # Bits count from the start of the buffer, as values do; the chunk may begin later.
-    return values, np.unpackbits(np.frombuffer(marks, np.uint8), count=end, bitorder="little")[first:].astype(bool)
+    bits = np.unpackbits(np.frombuffer(marks, np.uint8), count=end, bitorder="little")
+    return values, bits[first:].astype(bool)

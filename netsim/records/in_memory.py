@@ -47,13 +47,13 @@ class TableRows:
         """Number of rows in `_blocks`."""
         self._sealed: list[pa.Table] = []
         """Earlier rows, as tables."""
-        self._full = _FLUSH_ROWS * len(self.schema)
+        self._most_values = _FLUSH_ROWS * len(self.schema)
         """Number of `_values` at which a table is written."""
 
     def choose(self, columns: Sequence[str]) -> TableRows:
         """Restrict the table to these columns, in this order, and return it. From now on rows hold a value for each of them."""
         self.schema = schema_of(self._name, tuple(columns))
-        self._make_room()
+        self._set_most_values()
         return self
 
     def append(self, row: tuple[Any, ...]) -> None:
@@ -61,7 +61,7 @@ class TableRows:
         if self._blocks:
             self._seal()
         self._values += row
-        if len(self._values) >= self._full:
+        if len(self._values) >= self._most_values:
             self.flush()
 
     def extend(self, block: Block) -> None:
@@ -70,7 +70,7 @@ class TableRows:
             self._seal()
         self._blocks.append(block)
         self._in_blocks += len(block)
-        if self._in_blocks * len(self.schema) >= self._full:
+        if self._in_blocks * len(self.schema) >= self._most_values:
             self._write_blocks()
 
     def unwritten_rows(self) -> pa.Table:
@@ -84,8 +84,9 @@ class TableRows:
 
     def replace_unwritten_rows(self, table: pa.Table) -> None:
         """Replace the rows that are not written yet by those of `table`."""
-        self._values, self._blocks, self._in_blocks, self._sealed = [], [], 0, [table] if len(table) else []
-        self._make_room()
+        self._values, self._blocks, self._in_blocks = [], [], 0
+        self._sealed = [table] if len(table) else []
+        self._set_most_values()
 
     def flush(self) -> None:
         """Write all rows that are not written yet."""
@@ -93,11 +94,12 @@ class TableRows:
         if self._sealed:
             self._write(self.unwritten_rows())
         self._sealed = []
-        self._make_room()
+        self._set_most_values()
 
-    def _make_room(self) -> None:
+    def _set_most_values(self) -> None:
         """Set the number of values at which a table is written, given the rows that are tables already."""
-        self._full = max(0, _FLUSH_ROWS - sum(map(len, self._sealed))) * len(self.schema)
+        sealed_rows = sum(map(len, self._sealed))
+        self._most_values = max(0, _FLUSH_ROWS - sealed_rows) * len(self.schema)
 
     def _seal(self) -> None:
         """Convert the latest rows, which are values or blocks, to a table of `_sealed`."""
@@ -107,11 +109,12 @@ class TableRows:
             self._sealed.append(pa.Table.from_arrays(arrays, schema=self.schema))
             self._values.clear()
         elif self._blocks:
-            self._sealed.append(self._read_block(self._blocks[0].append_tables(self._blocks[1:])))
+            rows = self._blocks[0].append_tables(self._blocks[1:])
+            self._sealed.append(self._read_block(rows))
             self._blocks, self._in_blocks = [], 0
         else:
             return
-        self._make_room()
+        self._set_most_values()
 
     def _write_blocks(self) -> None:
         """Write full row groups of the blocks.
@@ -120,7 +123,7 @@ class TableRows:
         """
         rows = self._blocks[0].append_tables(self._blocks[1:])
         # The first group is completed by rows that are tables already, so it takes fewer of the blocks.
-        first, last = 0, self._full // len(self.schema)
+        first, last = 0, self._most_values // len(self.schema)
         while last <= len(rows):
             self._blocks, self._in_blocks = [rows.piece(first, last)], last - first
             self.flush()
@@ -177,7 +180,9 @@ class ArrowRecorder:
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
         """Return the client table with these columns, or a table that keeps nothing."""
-        return self._rows["clients"].choose(columns) if "clients" in self._rows else NoTable()
+        if "clients" not in self._rows:
+            return NoTable()
+        return self._rows["clients"].choose(columns)
 
     def jam(self, row: JamRow) -> None:
         self._keep("jams", row)

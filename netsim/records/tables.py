@@ -113,25 +113,26 @@ class Table:
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
         self._path, self._unfinished = folder / f"{name}.parquet", folder / UNFINISHED
-        self._begun = atomic.temporary(self._path)
+        self._temporary = atomic.temporary(self._path)
         self.rows = TableRows(name, self._write)
         self._digests: list[str] = []  # SHA-256 of the pieces on disk, by number
         self._file: _File | None = None
 
-    def _open(self) -> _File:
-        """Begin a file under the temporary name, and return it."""
-        self._file = _File(self._begun, self.rows.schema)
+    def _present_file(self) -> _File:
+        """Return the file that is being written, begun under the temporary name if there is none."""
+        if self._file is None:
+            self._file = _File(self._temporary, self.rows.schema)
         return self._file
 
     def _finish(self) -> str:
-        """Complete the present file; return its SHA-256."""
-        digest = (self._file or self._open()).finish()
+        """Complete the present file, an empty one if no row was written; return its SHA-256."""
+        digest = self._present_file().finish()
         self._file = None
         return digest
 
     def place(self) -> None:
         """Give the complete table its name."""
-        self._begun.replace(self._path)
+        self._temporary.replace(self._path)
 
     def _piece(self, number: int) -> Path:
         """Return the path of a piece of this table."""
@@ -144,14 +145,14 @@ class Table:
 
     def _write(self, table: pa.Table) -> None:
         """Append rows to the present file, begun if there is none."""
-        (self._file or self._open()).write(table)
+        self._present_file().write(table)
 
     def state_dict(self) -> State:
         """Return the checksums of the pieces that are safely on disk, and the rows that are not."""
         if self._file is not None:
             self._unfinished.mkdir(exist_ok=True)
             digest = self._finish()
-            self._begun.replace(self._piece(len(self._digests)))
+            self._temporary.replace(self._piece(len(self._digests)))
             self._digests.append(digest)
         # Rows since the last full row group go into the checkpoint itself, not into a piece: row groups of the complete file must
         # have the same lengths as without checkpoints.
@@ -177,8 +178,8 @@ class Table:
         # The rows since the last checkpoint become one more piece.
         last_piece = self._piece(len(self._digests))
         self._finish()
-        self._begun.replace(last_piece)
-        whole = self._open()
+        self._temporary.replace(last_piece)
+        whole = self._present_file()
         for path in [*pieces, last_piece]:
             with pq.ParquetFile(path) as piece:
                 for group in range(piece.num_row_groups):
@@ -193,7 +194,7 @@ class Table:
             self._file.drop()
             self._file = None
         with suppress(OSError):  # complete, but without its name
-            self._begun.unlink(missing_ok=True)
+            self._temporary.unlink(missing_ok=True)
 
 
 def _piece(unfinished: Path, table: str, number: int) -> Path:
@@ -213,8 +214,8 @@ def _check_pieces(unfinished: Path, table: str, digests: list[str]) -> None:
 
 def check_pieces(folder: Path, state: State) -> None:
     """Raise DamagedPieceError unless every piece that the `state` of a `ParquetRecorder` in `folder` needs is unchanged."""
-    for table, kept in state.items():
-        _check_pieces(folder / UNFINISHED, table, kept["pieces"])
+    for table, saved in state.items():
+        _check_pieces(folder / UNFINISHED, table, saved["pieces"])
 
 
 def _match_schema(group: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -222,8 +223,9 @@ def _match_schema(group: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = []
     for column, field in zip(group.columns, schema, strict=True):
         if pa.types.is_dictionary(field.type):
-            names = column.cast(field.type.value_type).combine_chunks().dictionary_encode()
-            columns.append(pa.DictionaryArray.from_arrays(names.indices.cast(field.type.index_type), names.dictionary))
+            words = column.cast(field.type.value_type).combine_chunks().dictionary_encode()
+            indices = words.indices.cast(field.type.index_type)
+            columns.append(pa.DictionaryArray.from_arrays(indices, words.dictionary))
         else:
             columns.append(column)
     return pa.Table.from_arrays(columns, schema=schema)

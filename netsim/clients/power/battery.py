@@ -94,8 +94,11 @@ class Batteries:
 
     def advance(self, now_s: float) -> None:
         """Process all battery events up to `now_s`."""
-        while (due := np.flatnonzero(self.next_s <= now_s)).size:
+        due = np.flatnonzero(self.next_s <= now_s)
+        while due.size:
             self._process_next_events(due)
+            # The next event of a battery may be due, too.
+            due = np.flatnonzero(self.next_s <= now_s)
 
     def change(
         self,
@@ -111,8 +114,10 @@ class Batteries:
         A time must not lie before an earlier change of the same client.
         """
         # Events before the change belong to the old line, also one at the very time of the change.
-        while (due := clients[self.next_s[clients] <= times_s]).size:
+        due = clients[self.next_s[clients] <= times_s]
+        while due.size:
             self._process_next_events(due)
+            due = clients[self.next_s[clients] <= times_s]
         self.level_j[clients] = self.charge_j(clients, times_s)
         if draw_w is not None:
             self.draw_w[clients] = draw_w
@@ -131,7 +136,8 @@ class Batteries:
         capacity, threshold = self.capacity_j.item(client), self.threshold_j.item(client)
         level = self.level_j.item(client) + self.slope_w.item(client) * (now_s - self.since_s.item(client))
         level = min(max(level, 0.0), capacity)
-        slope = (self.charge_w.item(client) if self.charging.item(client) else 0.0) - watts
+        gain = self.charge_w.item(client) if self.charging.item(client) else 0.0
+        slope = gain - watts
         if slope > 0.0 and level >= capacity:
             slope = 0.0
         cross_s = empty_s = _EVER
@@ -194,7 +200,8 @@ class Batteries:
             self.dead[clients[dies]] = True
             self._on_dead(clients[dies], times_s[dies])
         dead = self.dead[clients]
-        slope = np.where(self.charging[clients], self.charge_w[clients], 0.0) - np.where(dead, 0.0, self.draw_w[clients])
+        gain, loss = np.where(self.charging[clients], self.charge_w[clients], 0.0), np.where(dead, 0.0, self.draw_w[clients])
+        slope = gain - loss
         slope[(slope > 0) & (level >= capacity)] = 0.0
         falls, rises = slope < 0, slope > 0
         empty_s, cross_s = np.full(len(clients), _EVER), np.full(len(clients), _EVER)

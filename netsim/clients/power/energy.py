@@ -354,7 +354,9 @@ class Energy:
     def now(self) -> dict[str, int]:
         """Return the columns of a round that describe the instant of its close: the number of empty batteries, if there are any.
         """
-        return {} if self.batteries is None else {"batteries_empty": int(np.count_nonzero(self.batteries.dead))}
+        if self.batteries is None:
+            return {}
+        return {"batteries_empty": int(np.count_nonzero(self.batteries.dead))}
 
     def accounts(self, now_s: float) -> dict[str, tuple[float, float]]:
         """Return the joules up to `now_s` in both accounts, by column of a round: (sum, integral).
@@ -365,13 +367,15 @@ class Energy:
         self._catch_up(now_s)
         self.spent.settle()
         integral, besides = self.integral.joules(now_s), self.besides.joules_until(now_s)
-        own = [self.idle_j(now_s), *self.spent.attempts_j[RECEIVING:]]
-        return {name: (own[state] + besides[state], integral[state]) for name, state in COLUMNS.items()}
+        # Joules of attempts by state; idle times take the place of state 0.
+        of_attempts = [self.idle_j(now_s), *self.spent.attempts_j[RECEIVING:]]
+        return {name: (of_attempts[state] + besides[state], integral[state]) for name, state in COLUMNS.items()}
 
     def idle_j(self, now_s: float) -> float:
         """Return the joules that all clients drew outside of phases: as if they were in none, less the displaced energy."""
         self.spent.settle()
-        return float((self._base_j + self._base_w * (now_s - self._base_s)).sum()) - self.spent.idle_j
+        without_phases_j = self._base_j + self._base_w * (now_s - self._base_s)
+        return float(without_phases_j.sum()) - self.spent.idle_j
 
     def state_dict(self) -> State:
         """Return both accounts, charges, and presence at chargers. The pool of clients saves their presence."""
@@ -434,11 +438,13 @@ def _sort_changes(changes: list[_Changes]) -> Iterator[_Changes]:
     on = np.concatenate([change.on for change in changes])
     order = np.lexsort((kinds, times_s, clients))
     kinds, clients, times_s, on = kinds[order], clients[order], times_s[order], on[order]
-    first = np.flatnonzero(np.concatenate(([True], clients[1:] != clients[:-1])))
-    lengths = np.diff(np.append(first, len(clients)))
+    # Place of the first change of each client, and its number of changes.
+    is_first = np.concatenate(([True], clients[1:] != clients[:-1]))
+    firsts = np.flatnonzero(is_first)
+    numbers = np.diff(np.append(firsts, len(clients)))
     # Rank 0 takes the first change of every client, rank 1 the second of every client that has two, and so on.
-    for rank in range(int(lengths.max())):
-        places = first[lengths > rank] + rank
+    for rank in range(int(numbers.max())):
+        places = firsts[numbers > rank] + rank
         for kind in (_OF_PRESENCE, _OF_CHARGING):
             batch = places[kinds[places] == kind]
             if batch.size:

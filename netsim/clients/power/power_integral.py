@@ -73,13 +73,13 @@ class PowerIntegral:
             for state, changes in enumerate(reported):
                 sums[state] += fsum(changes)
                 changes.clear()
-        waiting = []
+        still_planned = []
         for state, watts, times_s in self._planned:
             due = times_s <= now_s
             self.add_changes(state, watts[due], times_s[due])
             if not due.all():
-                waiting.append((state, watts[~due], times_s[~due]))
-        self._planned = waiting
+                still_planned.append((state, watts[~due], times_s[~due]))
+        self._planned = still_planned
         # Close the piece since the last reading, and count from now on: products with small times lose fewer digits.
         elapsed_s = now_s - self.anchor_s
         for state, (watts_now, offset) in enumerate(zip(self.watts, self.offset_j, strict=True)):
@@ -150,10 +150,10 @@ def _sort_terms(terms: list[float]) -> list[float]:
     for term in terms:
         if term:
             surplus[abs(term)] += 1 if term > 0 else -1
-    kept: list[float] = []
+    left_over: list[float] = []
     for size, count in surplus.items():
-        kept += [math.copysign(size, count)] * abs(count)
-    return sorted(kept)
+        left_over += [math.copysign(size, count)] * abs(count)
+    return sorted(left_over)
 
 
 class ActivityEnergy:
@@ -185,7 +185,8 @@ class ActivityEnergy:
 
     def state_dict(self) -> State:
         """Return sums of finished activities, and activities under way."""
-        return {"joules": list(self.joules), "lasting": [[state, *(x.copy() for x in rest)] for state, *rest in self._lasting]}
+        lasting = [[state, watts.copy(), start_s.copy(), end_s.copy()] for state, watts, start_s, end_s in self._lasting]
+        return {"joules": list(self.joules), "lasting": lasting}
 
     def load_state_dict(self, state: State) -> None:
         self.joules = list(state["joules"])

@@ -58,8 +58,10 @@ class Access(Step):
         """End the transmission of `update`, and begin that of the next in its queue."""
         # At one instant a departure comes before a beginning: a client that leaves now passes its turn on. It is taken out of the
         # queue by the end of its attempt, so the loop sees the next one.
-        while (following := self._access.next_after(update)) is not None and following.departure_s <= now:
-            following.queued_by.yield_turn(following, now)
+        first_in_queue = self._access.next_after(update)
+        while first_in_queue is not None and first_in_queue.departure_s <= now:
+            first_in_queue.queued_by.yield_turn(first_in_queue, now)
+            first_in_queue = self._access.next_after(update)
         following = self._access.end(update, delivered=update.outcome == "delivered")
         if following is not None:
             # Number 0 is that of a probe, which is no attempt of the client table.

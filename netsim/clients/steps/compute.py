@@ -80,8 +80,8 @@ class Compute(Step):
         if steps is not None:
             counts[DRAWN] = steps
         if steps is not None or work.samples is not None:
-            samples, taken = work.amounts(forecast.clients, steps)
-            counts[SAMPLES], counts[STEPS] = np.asarray(samples), np.asarray(taken)
+            samples, steps_taken = work.amounts(forecast.clients, steps)
+            counts[SAMPLES], counts[STEPS] = np.asarray(samples), np.asarray(steps_taken)
         compute, sample = forecast.model_draws.compute, forecast.model_draws.sample
         # Seconds (n,) that the trainings last; None while no part of the time is known to differ from zero. The parts are added
         # in the order of `begin`, because sums of floats depend on their order.
@@ -91,11 +91,11 @@ class Compute(Step):
             if lasts_s is None:
                 return False
         if not sample.certain and work.samples is not None:
-            each_s = sample.each_at(starts_s)
-            if each_s is None:
+            sample_s = sample.each_at(starts_s)
+            if sample_s is None:
                 return False
-            all_s = counts[SAMPLES] * each_s
-            lasts_s = all_s if lasts_s is None else lasts_s + all_s
+            samples_s = counts[SAMPLES] * sample_s
+            lasts_s = samples_s if lasts_s is None else lasts_s + samples_s
         if lasts_s is not None:
             forecast.run(self._row, starts_s + lasts_s)
         return True

@@ -37,15 +37,16 @@ def update_recipe(executor: Executor, medium: Medium, rules: UpdateRules, kind: 
     """Return the recipe of updates over `medium`; `kind` names their messages on its carriers (bytes over shared links)."""
     down, up = medium.ports(kind)
     # Without a carrier (`carries`), the delay of a transfer includes the time of its bytes.
-    model = _transfer_class(medium.down_resending)(
-        executor, DOWNWARD, medium, port=down if medium.down.carries else None, immediate=True
-    )
+    down_port = down if medium.down.carries else None
+    up_port = up if medium.up.carries else None
+    model_transfer, update_transfer = _transfer_class(medium.down_resending), _transfer_class(medium.up_resending)
+    model = model_transfer(executor, DOWNWARD, medium, port=down_port, immediate=True)
     compute, access = Compute(executor, medium, rules.on_work), Access(executor, medium.access)
-    update = _transfer_class(medium.up_resending)(
+    update = update_transfer(
         executor,
         UPWARD,
         medium,
-        port=up if medium.up.carries else None,
+        port=up_port,
         immediate=rules.instant,
         access=None if medium.access.own_link else medium.access,
         on_begin=executor.charge if rules.charge_on == "upload" else None,
@@ -54,6 +55,7 @@ def update_recipe(executor: Executor, medium: Medium, rules: UpdateRules, kind: 
     # An attempt that ended within the call that begins it would have no place in the order of ends.
     update.foreseeable &= not rules.instant
     if not access.foreseeable:
+        # The update keeps its turn on the uplink until its attempt ends.
         update.hold = access
     steps = (model, compute, access, update)
     for step, following in pairwise(steps):

@@ -147,8 +147,9 @@ class Transfer(Step):
         network, or None.
         """
         outage = None if self._outages is None else self._outages.cause(update.client, self._sent_s(update), now)
-        # With access, that knows about jamming, also of the client's own link.
-        hit = ("jammed" if update.jammed else None) if self._access is None else self._access.loss(update)
+        own_link_jamming = "jammed" if update.jammed else None
+        # Access knows about jamming, also of the client's own link.
+        hit = own_link_jamming if self._access is None else self._access.loss(update)
         cause = cause_of_loss(outage, hit, link, update.survives)
         if self._jammed is not None:
             self._jammed.end(update, delivered=cause is None)
@@ -226,4 +227,7 @@ class Transfer(Step):
     def count(self, clients: IntArray) -> None:
         """Count a transfer of each of `clients` (n,), which were simulated as arrays."""
         self.begun += len(clients)
-        self.bytes += int(self._size[clients].sum()) if self._size.ndim else len(clients) * int(self._size)
+        if self._size.ndim:
+            self.bytes += int(self._size[clients].sum())
+        else:
+            self.bytes += len(clients) * int(self._size)

@@ -138,14 +138,15 @@ class Columns:
         if name in _OF_TRAINING:
             # Samples and steps are shown only for attempts that have reached local training.
             amounts = self.counts[_OF_TRAINING[name]]
-            known = (amounts >= 0) & ~np.isnan(self.times[TRAIN_START])
-            if known.all():
+            shown = (amounts >= 0) & ~np.isnan(self.times[TRAIN_START])
+            if shown.all():
                 return amounts
-            return [amount if is_known else None for amount, is_known in zip(amounts.tolist(), known.tolist(), strict=True)]
+            return [amount if is_shown else None for amount, is_shown in zip(amounts.tolist(), shown.tolist(), strict=True)]
         if self.phases is not None and name in _JOULES:
             stage = _JOULES[name]
             start = start_row(stage)
-            return self.phases.joules(stage.power, self.counts[CLIENT], self.times[start + 1] - self.times[start])
+            seconds = self.times[start + 1] - self.times[start]
+            return self.phases.joules(stage.power, self.counts[CLIENT], seconds)
         return [None] * len(self)
 
     def meter(self, until_s: float, *, ended: bool) -> None:
@@ -177,8 +178,8 @@ class Columns:
 
     def rows(self) -> list[UpdateRow]:
         """Return the records of all attempts."""
-        columns = [self.column(name) for name in UpdateRow._fields]
-        return [UpdateRow._make(row) for row in zip(*(plain(column) for column in columns), strict=True)]
+        columns = [plain(self.column(name)) for name in UpdateRow._fields]
+        return [UpdateRow._make(row) for row in zip(*columns, strict=True)]
 
     def cut_at(self, now_s: float) -> Columns:
         """Return a copy of the attempts as they stand at `now_s`: times after it become NaN, bytes of uploads not begun yet 0.
@@ -275,9 +276,13 @@ class Selected:
     def column(self, name: str) -> Any:
         """Return the column `name` (n,) as it is known at the close."""
         column = self._all.column(name)
-        if self._closes_s < _EVER and SELECTED < _TIMES.get(name, SELECTED) <= END:
+        # Rows after SELECTED up to END are times that may lie after the close; other columns have no time.
+        is_later_time = SELECTED < _TIMES.get(name, SELECTED) <= END
+        if is_later_time and self._closes_s < _EVER:
             column = np.where(column > self._closes_s, np.nan, column)
-        return [column[place] for place in self._places.tolist()] if isinstance(column, list) else column[self._places]
+        if isinstance(column, list):
+            return [column[place] for place in self._places.tolist()]
+        return column[self._places]
 
     def order_of_end(self) -> IntArray:
         """Return the attempts (n,) in the order of ends, which is that of the table."""

@@ -25,7 +25,9 @@ _ENDS = [start_row(stage) + 1 for stage in STAGES]
 
 def possible_causes(outages: ClientOutages | None) -> list[str]:
     """Return the names of what can destroy messages of attempts simulated as arrays: the clients' own links, and `outages`."""
-    return [CHANNEL, *(() if outages is None else [outage.name for outage in outages])]
+    if outages is None:
+        return [CHANNEL]
+    return [CHANNEL, *(outage.name for outage in outages)]
 
 
 class Forecast:

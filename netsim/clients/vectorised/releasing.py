@@ -90,20 +90,29 @@ def _update_at(attempts: Columns, place: int, draws: Mapping[int, tuple[ModelDra
     counts, times = attempt.counts[:, 0].tolist(), attempt.times[:, 0].tolist()
     models, sends = draws[counts[ROUND]]
     # A negative number means unknown.
-    samples, steps = (None if amount < 0 else amount for amount in (counts[SAMPLES], counts[STEPS]))
+    samples = None if counts[SAMPLES] < 0 else counts[SAMPLES]
+    steps = None if counts[STEPS] < 0 else counts[STEPS]
     update = Update(
-        counts[CLIENT],
-        counts[ROUND],
-        counts[VERSION],
-        counts[PLACE],
-        times[SELECTED],
-        models,
-        (counts[DRAWN], samples, steps),
-        plain(attempt.column("group"))[0],
+        client=counts[CLIENT],
+        round=counts[ROUND],
+        version=counts[VERSION],
+        place=counts[PLACE],
+        now_s=times[SELECTED],
+        draws=models,
+        work=(counts[DRAWN], samples, steps),
+        group=plain(attempt.column("group"))[0],
     )
-    begun = Cause(BEGUN_BY[counts[BEGUN]], counts[AFTER])
-    round, age, place, number = (counts[row] for row in (ROUND, AGE, PLACE, NUMBER))
-    update.begin_attempt(round, age, times[AWAY], times[SELECTED], sends, place, None, begun, number=number)
+    update.begin_attempt(
+        round=counts[ROUND],
+        age_rounds=counts[AGE],
+        departure_s=times[AWAY],
+        now_s=times[SELECTED],
+        draws=sends,
+        place=counts[PLACE],
+        channel=None,
+        begun=Cause(BEGUN_BY[counts[BEGUN]], counts[AFTER]),
+        number=counts[NUMBER],
+    )
     for stage in STAGES:
         start = start_row(stage)
         setattr(update, stage.start, times[start])

@@ -245,7 +245,8 @@ class WholeRounds:
         )
         if known is None or not known.all_arrive:
             return None
-        return Columns(known.times, known.counts, self._foreseen.causes, pool.groups, self._phases), (models, sends)
+        attempts = Columns(known.times, known.counts, self._foreseen.causes, pool.groups, self._phases)
+        return attempts, (models, sends)
 
     def join(self, begun: Columns, draws: dict[int, tuple[ModelDraws, SendDraws]]) -> None:
         """Count and take over attempts of `foresee_attempts` that have begun by now. `draws`: by round, of all attempts in
@@ -371,9 +372,9 @@ class WholeRounds:
         """End the attempts at `places` of `_rest()` now, in this order, with `outcome` (an index of OUTCOMES)."""
         # Remove the attempts from the table before they are reported: a listener may read the attempts that are left.
         rest, now = self._rest(), self._pool.clock.now
-        stay = np.ones(len(rest), np.bool_)
-        stay[places] = False
-        self._table = rest.take(np.flatnonzero(stay))
+        goes_on = np.ones(len(rest), np.bool_)
+        goes_on[places] = False
+        self._table = rest.take(np.flatnonzero(goes_on))
         self._ends_s = self._table.times[END]
         self.left = len(self._ends_s)
         ended = rest.take(places).cut(outcome, now)
