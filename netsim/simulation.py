@@ -157,7 +157,8 @@ class Simulation:
 
     def limit_events(self, most: int | None) -> None:
         """End the run once `most` events have been scheduled, even within a round; None: no limit."""
-        self.clock.limit_events(float("inf") if most is None else most)
+        limit = _EVER if most is None else most
+        self.clock.limit_events(limit)
 
     def limit_time(self, limit_s: float) -> None:
         """End the run at `limit_s` seconds at the latest, in place of the limit before."""

@@ -95,7 +95,7 @@ class ProbeBytes(Protocol):
 class ServedClients(Protocol):
     """The clients of one coordinator. Arrays (K,) are over all clients of the pool; some may belong to other coordinators.
 
-    `ClientPool` explains the methods that have no docstring here.
+    `ClientPool` explains the attributes that have no docstring here.
     """
 
     followers: list[Callable[[Update], object]]
@@ -142,17 +142,36 @@ class ServedClients(Protocol):
     @property
     def under_way(self) -> int: ...
 
-    def serve(self, server: Serving) -> None: ...
-    def follow(self, each: Callable[[Update], object], together: Callable[[Columns], object] | None = None) -> None: ...
-    def follow_singly(self) -> None: ...
+    def serve(self, server: Serving) -> None:
+        """Let `server` decide which updates it takes."""
+
+    def follow(self, each: Callable[[Update], object], together: Callable[[Columns], object] | None = None) -> None:
+        """Call `each` with every update whose attempt ends, and `together` with attempts that were simulated as arrays. Without
+        `together` every attempt runs by events.
+        """
+
+    def follow_singly(self) -> None:
+        """Run every attempt by events, because a listener reads single updates."""
+
     def follow_moves(self, on_move: Callable[[int], object]) -> None:
         """Call `on_move` with each client that comes from another coordinator, or goes to another one."""
 
-    def go_by_events(self) -> None: ...
-    def unused_columns(self) -> list[str]: ...
-    def advance(self) -> None: ...
-    def selectable(self, *, busy_too: bool) -> BoolArray: ...
-    def ever_selectable(self) -> BoolArray: ...
+    def go_by_events(self) -> None:
+        """Continue each attempt in flight by events. Must be called before time passes between rounds."""
+
+    def unused_columns(self) -> list[str]:
+        """Return the columns of an attempt's record that have no content in this run."""
+
+    def advance(self) -> None:
+        """Bring presence, and the charges of batteries, up to the present time."""
+
+    def selectable(self, *, busy_too: bool) -> BoolArray:
+        """Return True (K,) for clients that may be selected now, after `advance`. `busy_too`: busy clients may be selected, too.
+        """
+
+    def ever_selectable(self) -> BoolArray:
+        """Return True (K,) for clients that may be selected now or later, once they are not busy."""
+
     def start(
         self,
         round: int,
@@ -167,7 +186,12 @@ class ServedClients(Protocol):
         Clients receive the model of `version`, except `holders`, which have it already. `steps` (n,): local steps requested of
         each; None: as the work law says. `address`: round that addresses the random numbers of the attempts; None: `round`.
         """
-    def cut(self) -> None: ...
-    def updates_in_flight(self) -> Sequence[Update]: ...
+
+    def cut(self) -> None:
+        """End all attempts in flight as late: the coordinator waits for them no longer."""
+
+    def updates_in_flight(self) -> Sequence[Update]:
+        """Return the attempts in flight, by round and place of selection."""
+
     def state_dict(self) -> State: ...
     def load_state_dict(self, state: State) -> None: ...

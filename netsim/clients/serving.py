@@ -29,7 +29,7 @@ class Serving(Protocol):
         """Return True if the server still takes `update`, which has arrived; otherwise it is late."""
 
     def channels(self, clients: IntArray) -> list[int] | None:
-        """Return the sub-channels (n,) of attempts that `clients` (n,) begin now, or None if none are assigned."""
+        """Assign sub-channels to attempts that `clients` (n,) begin now, and return them (n,); None if none are assigned."""
 
 
 class TakesAll:

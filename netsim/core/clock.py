@@ -80,7 +80,7 @@ class Clock(Environment):
         return number
 
     def next_number(self) -> int:
-        """Return the number of the next call or event."""
+        """Return the number of the next call or event, which it leaves free."""
         return self.reserve(0)
 
     def pending(self) -> int:

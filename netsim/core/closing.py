@@ -129,23 +129,26 @@ def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: 
     count = len(ends_s)
     arrived: IntArray = np.cumsum(delivered, dtype=np.int64)
     # First the ends: `closing_end` is the index of the first end that closes the round, if one does.
-    after_ends = RoundState(start_s, count, ends_s, np.arange(1, count + 1), arrived)
-    closing = np.broadcast_to(ask(rule, after_ends), count)
-    closing_end = int(closing.argmax()) if count else 0
-    by_end = bool(count and closing[closing_end])
+    after_ends = RoundState(start_s, expected=count, now_s=ends_s, ended=np.arange(1, count + 1), delivered=arrived)
+    closes_at_end = np.broadcast_to(ask(rule, after_ends), count)
+    closing_end = int(closes_at_end.argmax()) if count else 0
+    by_end = bool(count and closes_at_end[closing_end])
     # Then the looks before that end. State j is the state after j ends. It lasts until the next end; a look at that instant
     # comes after the end.
     states = closing_end + 1 if by_end else count + 1
     since_s, until_s = np.append(start_s, ends_s)[:states], np.append(ends_s, _EVER)[:states]
-    opened = RoundState(start_s, count, start_s)
-    looks_s = np.append(rule.next_look_s(opened), np.broadcast_to(rule.next_look_s(after_ends), count))[:states]
-    looked_in = np.flatnonzero((looks_s >= since_s) & (looks_s < until_s))
-    if len(looked_in):
-        arrived_then: Any = np.append(0, arrived)[looked_in]
-        at_looks = RoundState(start_s, count, looks_s[looked_in], looked_in, arrived_then, looking=True)
-        closing = np.broadcast_to(ask(rule, at_looks), len(looked_in))
-        if closing.any():
-            ended = looked_in.item(closing.argmax())
+    at_opening = RoundState(start_s, expected=count, now_s=start_s)
+    looks_s = np.append(rule.next_look_s(at_opening), np.broadcast_to(rule.next_look_s(after_ends), count))[:states]
+    # States in which the look comes before the next end; the number of a state is that of the ends so far.
+    with_look = np.flatnonzero((looks_s >= since_s) & (looks_s < until_s))
+    if len(with_look):
+        arrived_by_look: Any = np.append(0, arrived)[with_look]
+        at_looks = RoundState(
+            start_s, expected=count, now_s=looks_s[with_look], ended=with_look, delivered=arrived_by_look, looking=True
+        )
+        closes_at_look = np.broadcast_to(ask(rule, at_looks), len(with_look))
+        if closes_at_look.any():
+            ended = with_look.item(closes_at_look.argmax())
             return Close(looks_s.item(ended), ended, by_end=False)
     if not by_end:
         return None

@@ -109,17 +109,18 @@ class KnownPhases:
         happened = times_s <= until_s
         new = happened if reported is None else happened & (np.arange(len(times_s))[:, None] >= reported)
         begun, ended = new[::2], new[1::2]
-        spread_w = np.broadcast_to(watts, (len(watts), len(clients)))
+        # Watts (4, n) of each client by state.
+        each_w = np.broadcast_to(watts, (len(watts), len(clients)))
         for row, state in enumerate(PHASES):
-            own = spread_w[state]
+            state_w = each_w[state]
             self._integral.pending_j[state] += begin_j[row, begun[row]].tolist() + end_j[row, ended[row]].tolist()
-            self._integral.pending_w[state] += own[begun[row]].tolist() + (-own[ended[row]]).tolist()
+            self._integral.pending_w[state] += state_w[begun[row]].tolist() + (-state_w[ended[row]]).tolist()
             self._spent.phases_j[state] += joules[row, ended[row]].tolist()
         self._integral.pending_j[IDLE] += idle_j[begun[0]].tolist()
-        self._integral.pending_w[IDLE] += (-spread_w[IDLE, begun[0]]).tolist()
+        self._integral.pending_w[IDLE] += (-each_w[IDLE, begun[0]]).tolist()
         self._spent.displaced_j += displaced_j[ended].tolist()
-        number: IntArray = happened.sum(axis=0)
-        return number
+        reported_now: IntArray = happened.sum(axis=0)
+        return reported_now
 
     def _add_whole_attempts(self, begin_j: FloatArray, end_j: FloatArray, joules: FloatArray, displaced_j: FloatArray) -> None:
         """Fast path of `report` for attempts whose phases have all begun and ended, all arrays (3, n).

@@ -42,14 +42,17 @@ def update_recipe(executor: Executor, medium: Medium, rules: UpdateRules, kind: 
     model_transfer, update_transfer = _transfer_class(medium.down_resending), _transfer_class(medium.up_resending)
     model = model_transfer(executor, DOWNWARD, medium, port=down_port, immediate=True)
     compute, access = Compute(executor, medium, rules.on_work), Access(executor, medium.access)
+    # Access that adds neither time nor loss is left out of the transfer, for speed.
+    uplink_access = None if medium.access.own_link else medium.access
+    spend_privacy = executor.charge if rules.charge_on == "upload" else None
     update = update_transfer(
         executor,
         UPWARD,
         medium,
         port=up_port,
         immediate=rules.instant,
-        access=None if medium.access.own_link else medium.access,
-        on_begin=executor.charge if rules.charge_on == "upload" else None,
+        access=uplink_access,
+        on_begin=spend_privacy,
     )
     update.finished = True
     # An attempt that ended within the call that begins it would have no place in the order of ends.

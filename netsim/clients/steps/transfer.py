@@ -74,7 +74,9 @@ class Transfer(Step):
     ) -> None:
         stage, sizes, down = direction.stage, medium.sizes, direction is DOWNWARD
         self.phase, self.power = stage.name, stage.power
-        self._jamming, self._jammed = medium.jamming, medium.jamming.down if down else medium.jamming.up
+        self._jamming = medium.jamming
+        self._jammed = medium.jamming.down if down else medium.jamming.up
+        """The clients' own links in this direction, if jammers reach them; otherwise None."""
         self.foreseeable = self.sends_once and port is None and access is None and self._jammed is None
         self.begun = self.bytes = self.under_way = 0
         """Number of transfers begun so far, their bytes, and number of transfers in flight."""

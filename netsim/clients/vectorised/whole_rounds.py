@@ -152,12 +152,13 @@ class WholeRounds:
         Return None and do nothing if some attempt, or the close of the round, cannot be foreseen now.
         """
         pool, left_before = self._pool, self.left
+        away_s = None if pool.settled else pool.presence.next_change_s[chosen]
         forecast = self._foreseen.foresee(
             chosen=chosen,
             version=version,
             steps=steps,
             ages=round - pool.last_delivery[chosen],
-            away_s=None if pool.settled else pool.presence.next_change_s[chosen],
+            away_s=away_s,
             models=models,
             sends=sends,
         )
@@ -185,7 +186,9 @@ class WholeRounds:
         # Places in the table by order of selection: the inverse of the order by end.
         places = np.empty(len(chosen), np.int64)
         places[table.counts[PLACE, own_places]] = own_places
-        return Selected(table, places, _EVER if self._simple else close.time_s)
+        # In the simple case all times lie before the close, and none need be hidden.
+        hides_after_s = _EVER if self._simple else close.time_s
+        return Selected(table, places, hides_after_s)
 
     def _foresee_close(self, table: Columns, ends_s: FloatArray, own_places: IntArray) -> _Close | None:
         """Return the close of the round, or None if it cannot be foreseen. Make deliveries of this round after it late.

@@ -153,14 +153,16 @@ class Flows:
         return flow_class.bundle.end_s(flow_class, flow) <= self.clock.now
 
     def rate(self, flow: int) -> float:
-        """Return the present rate of a flow, bytes/s."""
+        """Return the present rate of a flow, bytes/s, after all rates are brought up to date."""
         self._solve(None)
         flow_class = self._classes[flow]
         assert flow_class.bundle is not None
         return flow_class.bundle.rate if flow_class.free else flow_class.limit
 
     def load(self, link: str) -> float:
-        """Return the weighted sum of the rates of all flows on a link, bytes/s; on a fat pipe their greatest."""
+        """Return the weighted sum of the rates of all flows on a link, bytes/s; on a fat pipe their greatest. All rates are
+        brought up to date before.
+        """
         self._solve(None)
         fat_pipe, rates = self.links[link].fat_pipe, []
         for flow_class, weight in self.links[link].classes.items():

@@ -143,17 +143,15 @@ class RoutedNetwork:
 
     def _links(self) -> list[LinkData]:
         """Return the links of all cables, with their present bandwidths."""
-        return [
-            LinkData(
-                name=link,
-                # A cable without a bandwidth carries messages without bytes only.
-                bytes_per_s=self._capacities[n].bytes_per_s if n in self._capacities else 0.0,
-                delay_s=cable.delay_s,
-                fat_pipe=cable.duplex == "fat-pipe",
-            )
-            for n, cable in enumerate(self.cables)
-            for link in cable.links
-        ]
+        links: list[LinkData] = []
+        for n, cable in enumerate(self.cables):
+            # A cable without a bandwidth carries messages without bytes only.
+            bytes_per_s = self._capacities[n].bytes_per_s if n in self._capacities else 0.0
+            fat_pipe = cable.duplex == "fat-pipe"
+            links += [
+                LinkData(name=name, bytes_per_s=bytes_per_s, delay_s=cable.delay_s, fat_pipe=fat_pipe) for name in cable.links
+            ]
+        return links
 
     # Transfers.
 

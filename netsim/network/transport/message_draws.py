@@ -97,7 +97,9 @@ class EdgeDraws:
     def arrivals_s(self, sent_s: FloatArray, key: int, size_bytes: int) -> FloatArray:
         """Return the arrivals (E,) of the first sendings of `key` over each edge at `sent_s` (E,), under the laws in force."""
         delays_s, bytes_s, flights_s = self._parts_s(key, size_bytes)
-        return arrival_s(sent_s, np.zeros(1) if delays_s is None else delays_s, bytes_s, flights_s)
+        if delays_s is None:
+            delays_s = np.zeros(1)
+        return arrival_s(sent_s, delays_s, bytes_s, flights_s)
 
     def _parts_s(self, key: int, size_bytes: int) -> tuple[FloatArray | None, FloatArray, FloatArray]:
         """Return the delays (None: they take no time), bytes and flights of messages over each edge, seconds (E,) each."""

@@ -222,7 +222,8 @@ class Batch:
     def message(self, place: int) -> Message:
         """Return the message at `place` as an object, with the numbers that it would have outside of a batch."""
         handler, label, key, attempt, tries, size_bytes, content = self._common
-        due_s, good = self.dues_s[place], True if self._goods is None else self._goods[place]
+        due_s = self.dues_s[place]
+        good = True if self._goods is None else self._goods[place]
         edge, number = self.edges[place], self.number + place
         # By position, not by keyword, for speed: a message is made for each arrival.
         message = Message(handler, label, edge, key, attempt, tries, size_bytes, content, self.sent_s[place], due_s, good, number)

@@ -468,7 +468,8 @@ class Transport:
             if self.jammed is not None:
                 self.jammed.end(message, delivered=cause is None)
         if self.recording:
-            self.recorder.message(self._row(message, "delivered" if cause is None else "lost", cause))
+            outcome = "delivered" if cause is None else "lost"
+            self.recorder.message(self._row(message, outcome, cause))
         handler = message.handler
         if cause is None:
             self.delivered += 1

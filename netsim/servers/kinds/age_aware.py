@@ -86,7 +86,8 @@ class AllPresent(StateFields, Dispatch):
                 break
             yield pool.clock.event_at(next_s)
             present = self._present()
-            pool.causes.note_return(int(np.argmax(present)) if present.any() else None)
+            first_present = int(np.argmax(present)) if present.any() else None
+            pool.causes.note_return(first_present)
         self._chosen = np.flatnonzero(present)
         self._for_good = pool.settled and pool.energy is None and bool(present.any())
 

@@ -228,7 +228,9 @@ class Messages:
             self.pool.clock.call_at(self.pool.clock.now, self._begin_next, update.client)
         for follower in self.followers:
             follower(message, update)
-        self._end(message, "delivered" if update.outcome == "delivered" else "lost")
+        # To the application every other outcome is a loss.
+        outcome = "delivered" if update.outcome == "delivered" else "lost"
+        self._end(message, outcome)
 
     def _end(self, message: Message, outcome: str) -> None:
         """Set the outcome of a message and call its `on_end`, unless it has expired before."""

@@ -519,11 +519,12 @@ class MessagesBetweenPeers(Instrument):
         }
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
+        """Return the counts since the last close, the messages in flight, and the lead of the farthest peer."""
         now, before = self._counts_now(), self._before
         self._before = now
-        counts = {name: count - before[name] for name, count in now.items()}
+        changes = {name: count - before[name] for name, count in now.items()}
         in_flight = self._peers.transport.in_flight
-        return counts | {"messages_in_flight": in_flight, "rounds_ahead": self._peers.rounds_ahead()}
+        return changes | {"messages_in_flight": in_flight, "rounds_ahead": self._peers.rounds_ahead()}
 
     def counts(self) -> dict[str, int]:
         return self._counts_now() | {"messages_in_flight": self._peers.transport.in_flight}
@@ -545,6 +546,7 @@ class PeerServer(RoundServer):
         return self.peers.standstill
 
     def renew_messages(self) -> None:
+        """Draw messages from now on under the new law: a script has replaced a law of the links."""
         self.peers.draws.renew()
 
     def end_after(self, rounds: int) -> None:
@@ -557,10 +559,12 @@ class PeerServer(RoundServer):
 
     @property
     def in_flight(self) -> int:
+        """Number of attempts in flight, after peers are brought up to the present time."""
         self.peers.settle()
         return super().in_flight
 
     def counts(self) -> dict[str, int]:
+        """Return the counts since the start of the run, after peers are brought up to the present time."""
         self.peers.settle()
         return super().counts()
 

@@ -238,7 +238,9 @@ class PickedArrived(EndsOfRound):
             yield self._waking.event()
         if pool.clock.now >= self._due_s and pool.in_flight and not self._has_enough():
             pool.causes.close_by_deadline()
-        pool.causes.close_now("enough arrived" if pool.in_flight else "all ended")
+        # The first cause that is stated counts, so this changes nothing after a deadline.
+        rule = "enough arrived" if pool.in_flight else "all ended"
+        pool.causes.close_now(rule)
 
     def _has_enough(self) -> bool:
         """Return True if enough updates have arrived."""

@@ -66,8 +66,8 @@ class WaitRule:
         """Return the name of the rule that closes a round in `state`."""
         if state.looking:
             return "deadline"
-        enough = [count for count in (self.first, self.at_least) if count is not None]
-        if enough and state.delivered >= min(enough):
+        counts_that_close = [count for count in (self.first, self.at_least) if count is not None]
+        if counts_that_close and state.delivered >= min(counts_that_close):
             return "deliveries"
         return "all ended" if state.ended == state.expected else "too few left"
 
@@ -160,7 +160,7 @@ class WhenEnded(_RoundOfBeginnings):
     def open(self, number: int, start_s: float, expected: int) -> None:
         """Open round `number` with `expected` attempts."""
         self.open_round = number
-        self._state, self._last = RoundState(start_s, expected, start_s), None
+        self._state, self._last = RoundState(start_s, expected, now_s=start_s), None
         self._event = self.pool.clock.event()
 
     def collect(self, attempts: Attempts) -> Attempts:
@@ -212,7 +212,7 @@ class WhenEnded(_RoundOfBeginnings):
         if close is not None:
             arrived = int(np.count_nonzero(delivered[: close.ended]))
             last_s = ends_s.item(close.ended - 1) if close.ended else state.start_s
-            self._foreseen = RoundState(state.start_s, state.expected, last_s, close.ended, arrived)
+            self._foreseen = RoundState(state.start_s, state.expected, now_s=last_s, ended=close.ended, delivered=arrived)
             self._look_s = None if close.by_end else close.time_s
         return close
 

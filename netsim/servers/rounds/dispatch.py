@@ -73,7 +73,9 @@ class PolicyDispatch(StateFields, Dispatch):
         self._selectable: BoolArray
         """True (K,) for clients that may be selected in the present round."""
         self._chosen: IntArray
+        """Clients of the present round, in the order in which the policy named them."""
         self._steps: IntArray | None = None
+        """Local steps of each of these; None: as planned."""
         self._repeated: IntArray | Selection | None = None
         """Selection that replaces the policy's, or None."""
         self._probing = rule.probing
@@ -197,9 +199,13 @@ class MembersDispatch(StateFields, Dispatch):
         self.members: IntArray = np.zeros(0, np.int64)
         self.attempts: Attempts = ObjectAttempts()
         self._steps: IntArray | None = None
+        """Local steps (n,) of each member; None: as planned."""
         self._selectable: BoolArray
+        """True (K,) for members that may be selected in the present round."""
         self._chosen: IntArray
+        """Members that take part in the present round."""
         self._chosen_steps: IntArray | None = None
+        """Local steps of each of these; None: as planned."""
         self._presence = Presence(pool)
 
     def open_slot(self, members: IntArray | Selection) -> None:
@@ -207,7 +213,8 @@ class MembersDispatch(StateFields, Dispatch):
         chosen, steps = check_selection(members, selectable=np.ones(self.pool.count, np.bool_))
         # Ascending, so that results do not depend on the order in which members were named.
         order = np.argsort(chosen)
-        self.members, self._steps = chosen[order], None if steps is None else steps[order]
+        self.members = chosen[order]
+        self._steps = None if steps is None else steps[order]
 
     @property
     def selection(self) -> IntArray | Selection:

@@ -161,8 +161,14 @@ class Detections(Instrument):
                 self._hits[update.channel] = self._hits.get(update.channel, 0) + 1
         declared = self.scheduler.declared
         for channel, detector, observations in declared:
-            hits = self._hits.get(channel, 0)
-            row = DetectionRow(closed.number, closed.end_s, channel, detector, observations, hits)
+            row = DetectionRow(
+                round=closed.number,
+                time_s=closed.end_s,
+                channel=channel,
+                detector=detector,
+                observations=observations,
+                jammed=self._hits.get(channel, 0),
+            )
             self.recorder.detection(row)
         if declared:
             self._hits.clear()

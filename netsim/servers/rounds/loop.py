@@ -257,7 +257,7 @@ class Alteration:
         return chosen
 
     def channels(self, loop: RoundLoop, clients: IntArray) -> list[int] | None:
-        """Return the sub-channels (n,) of attempts that `clients` (n,) begin now, or None if none are assigned."""
+        """Assign sub-channels to attempts that `clients` (n,) begin now, and return them (n,); None if none are assigned."""
         return loop.assignment.channels(clients)
 
     def on_close(self, closed: ClosedRound) -> None:
@@ -346,7 +346,7 @@ class RoundLoop:
         return self.close.takes_all or update.begun_round == self.close.open_round
 
     def channels(self, clients: IntArray) -> list[int] | None:
-        """Return the sub-channels (n,) of attempts that `clients` (n,) begin now, or None if none are assigned."""
+        """Assign sub-channels to attempts that `clients` (n,) begin now, and return them (n,); None if none are assigned."""
         return self._alteration.channels(self, clients)
 
     @property

@@ -53,7 +53,8 @@ class Presence:
         if before is not None:
             # The round opens because of the clients that have come since the last look; the first of them stands for all.
             returned = np.flatnonzero(present & ~before)
-            pool.causes.note_return(int(returned[0]) if len(returned) else None)
+            first_returned = int(returned[0]) if len(returned) else None
+            pool.causes.note_return(first_returned)
         return present
 
 

@@ -208,7 +208,8 @@ def record_metrics(recorder: Recorder, round: int, time_s: float, version: int, 
     """Record the values of the user's own metrics of the model at the end of `round`."""
     if evaluation is not None:
         for name, value in evaluation.metrics.items():
-            recorder.evaluation(EvaluationRow(round, time_s, version, name, value))
+            row = EvaluationRow(round=round, time_s=time_s, version=version, metric=name, value=value)
+            recorder.evaluation(row)
 
 
 class LoopServer(StateFields):

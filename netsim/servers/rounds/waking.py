@@ -19,7 +19,11 @@ class Waking:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._event: Event | None = None
-        self._called_s = self._alarm_s = -1.0
+        """Event that the process waits for; None: it does not wait."""
+        self._called_s = -1.0
+        """Time at the end of which a waking is on the clock; -1: none is."""
+        self._alarm_s = -1.0
+        """Time of the last `wake_at`, so that a repeated one adds no call; -1: there was none."""
 
     def event(self) -> Event:
         """Return the event of the next waking."""

@@ -34,7 +34,9 @@ class Assignment(Protocol):
         """Prepare round `number`, in which `chosen` (n,) begin an attempt at once."""
 
     def channels(self, clients: IntArray) -> list[int] | None:
-        """Return the sub-channels (n,) of attempts that `clients` begin now, or None if none are assigned."""
+        """Assign sub-channels to attempts that `clients` (n,) begin now, and return them (n,); None if none are assigned. Call it
+        once for each attempt.
+        """
 
     def close(self) -> None:
         """Handle the close of the round."""

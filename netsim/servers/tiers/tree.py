@@ -240,9 +240,11 @@ class TreeServer:
             return EdgeAttempts(columns, names, recorder)
 
         self.root.record_to(NodeRecorder(self._on_round, edge_attempts, recorder.evaluation))
-        coordinates_edges, probes = {edge.above for edge in self.edges}, ProbesOfEdges(recorder)
+        with_edges_below, probes = {edge.above for edge in self.edges}, ProbesOfEdges(recorder)
         for edge in self.edges:
-            edge.record_to(recorder, edge_attempts if edge.name in coordinates_edges else recorder.attempts, probes)
+            # Members of an edge are edges, or clients.
+            attempts = edge_attempts if edge.name in with_edges_below else recorder.attempts
+            edge.record_to(recorder, attempts, probes)
 
     def record_unfinished(self) -> None:
         """Record attempts that have not ended, at the end of the run."""
