@@ -97,14 +97,18 @@ def written_steps(section: Timed, law_kind: str, path: str, context: Context, *,
         parameters = getattr(change, law_kind)
         if parameters or bandwidth is not None or speed is not None:
             clients = context.population.select(change.clients, f"{key}.clients")
-            steps.append(Step(unit, start, clients, parameters, bandwidth, key, speed))
+            step = Step(
+                unit=unit, start=start, clients=clients, parameters=parameters, bandwidth=bandwidth, path=key, speed=speed
+            )
+            steps.append(step)
     return steps
 
 
 def drawn_steps(section: Timed, law: _Law, law_kind: str, path: str, context: Context) -> list[Step]:
     """Return the steps of one law that `random_changes` draws; raises UserError if the law refuses a factor of the range.
 
-    Each step multiplies the first values of the parameters by a drawn factor, and replaces the step before it.
+    Each step multiplies the first values of the parameters by a drawn factor, and replaces the step before it. The change points
+    are noted in `context.drawn_changes`.
     """
     drawn = section.random_changes
     assert drawn is not None
@@ -135,20 +139,25 @@ def drawn_steps(section: Timed, law: _Law, law_kind: str, path: str, context: Co
     except UserError as error:
         raise UserError(f"{error}; ask for fewer, or for less space between them") from error
     points = [(path.split(".")[0], str(drawn.unit), start) for start in starts.tolist()]
+    # Another law of the section may have drawn and noted the same points before.
     context.drawn_changes.extend(point for point in points if point not in context.drawn_changes)
     factors = draw_factor(low=drawn.factor_low, high=drawn.factor_high, count=drawn.count, rng=rng)
-    return [
-        Step(drawn.unit, start, clients, _ScaledParameters(first_values, factor), None, path, factor=factor)
-        for start, factor in zip(starts.tolist(), factors.tolist(), strict=True)
-    ]
+    steps = []
+    for start, factor in zip(starts.tolist(), factors.tolist(), strict=True):
+        scaled = _ScaledParameters(first_values, factor)
+        step = Step(
+            unit=drawn.unit, start=start, clients=clients, parameters=scaled, bandwidth=None, path=path, factor=factor
+        )
+        steps.append(step)
+    return steps
 
 
 def _drawn_names(drawn: RandomChanges, section: Timed, law_kind: str, path: str) -> list[str]:
     """Return the names of the drawn parameters that belong to the law of `law_kind`; raises UserError for an unknown law."""
     names = []
+    allowed = [kind for kind in section.changing if getattr(section, kind) is not None]
     for parameter in drawn.parameters:
         kind, _, name = parameter.partition(".")
-        allowed = [name for name in section.changing if getattr(section, name) is not None]
         if kind not in allowed or not name:
             raise UserError(f"{path}.parameter = {parameter!r}: must be {' or '.join(f'{part}.NAME' for part in allowed)}")
         if drawn.parameters.count(parameter) > 1:
@@ -160,8 +169,8 @@ def _drawn_names(drawn: RandomChanges, section: Timed, law_kind: str, path: str)
 
 def _first_values(law: _Law, name: str, clients: IntArray | None, path: str) -> FloatArray:
     """Return the values of a parameter that factors multiply, one for each of `clients` (None: all); raises UserError."""
-    values = law.values(name, path)
-    values = values if clients is None else values[clients]
+    all_values = law.values(name, path)
+    values = all_values if clients is None else all_values[clients]
     if np.isnan(values).any():
         raise UserError(f"{path}: not every law has it; name in `clients` a group whose law has")
     return values
@@ -174,9 +183,11 @@ def changes_after_end(scenario: Scenario) -> list[str]:
     rounds = slots * (scenario.slots.rounds if scenario.slots is not None else 1)
     for path in ("downlink", "compute", "uplink", "channels", "opinions", "peers"):
         section = getattr(scenario, path)
+        if section is None:
+            continue
         # Opinions and messages between clients come once in a slot.
         last = slots if path in ("opinions", "peers") else rounds
-        for i, change in enumerate(section.changes if section is not None else []):
+        for i, change in enumerate(section.changes):
             if change.at_round is not None and change.at_round > last:
                 notes.append(f"{path}.changes.{i}.at_round = {change.at_round}: comes after the last of {last} rounds")
             if change.at_s is not None and scenario.time_limit_s is not None and change.at_s >= scenario.time_limit_s:

@@ -15,11 +15,11 @@ LIBRARY = Path(__file__).parents[1] / "library"
 
 def data_file(path: str) -> Path:
     """Return the path of a data file: `path`, or, if no file is there and it is a bare name, the library file of that name."""
-    place = Path(path)
+    file = Path(path)
     # Not Path.is_file, which raises OSError for a name that is too long.
-    if not os.path.isfile(place) and place.parent == Path():
-        return next((file for file in sorted(LIBRARY.rglob("*")) if file.name == place.name), place)
-    return place
+    if os.path.isfile(file) or file.parent != Path():
+        return file
+    return next((shipped for shipped in sorted(LIBRARY.rglob("*")) if shipped.name == file.name), file)
 
 
 def read_table(path: str, columns: Sequence[str], key: str) -> list[tuple[str, list[str]]]:
@@ -32,12 +32,16 @@ def read_table(path: str, columns: Sequence[str], key: str) -> list[tuple[str, l
         numbered_rows = csv_rows(lines_of(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{key} = {path!r}: cannot be read as a text file ({error})") from error
-    cells = ((number, [cell.strip() for cell in row]) for number, row in numbered_rows)
-    rows = [(number, row) for number, row in cells if any(row) and not row[0].startswith("#")]
+    rows = []
+    for number, cells in numbered_rows:
+        row = [cell.strip() for cell in cells]
+        if any(row) and not row[0].startswith("#"):
+            rows.append((number, row))
     names = ", ".join(columns)
-    if not rows or sorted(rows[0][1]) != sorted(columns):
+    header = rows[0][1] if rows else []
+    if sorted(header) != sorted(columns):
         raise UserError(f"{key} = {path!r}: must begin with a line of the column names {names}")
-    indexes = [rows[0][1].index(name) for name in columns]
+    indexes = [header.index(name) for name in columns]
     lines = []
     for number, row in rows[1:]:
         where = f"{key}: {file}, line {number}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from netsim.core.protocols import DelayLaw, Timeline
 from scenarios.registry.components import ByGroup
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
+from scenarios.schema.world import SharedLink, VaryingLink
 from scenarios.wiring.cautions.outlook import HasLaws
 
 MOST_CHANGES = 10**6
@@ -38,9 +38,12 @@ def refuse_endless(scenario: Scenario, timelines: Iterable[HasLaws], carried: It
     if not changes:
         return
     all_clients = np.arange(clients)
-    laws: Iterator[DelayLaw] = chain(
-        (law for timeline in timelines for law in timeline.laws), (timeline.at(1, 0.0)[0] for timeline in carried)
-    )
+    laws: list[DelayLaw] = []
+    for timeline in timelines:
+        laws.extend(timeline.laws)
+    for carried_timeline in carried:
+        first_law, _ = carried_timeline.at(1, 0.0)
+        laws.append(first_law)
     longest_s = max((float(law.mean_s(all_clients).max()) for law in laws), default=0.0)
     links = [scenario.downlink, scenario.uplink, scenario.opinions, scenario.peers]
     if scenario.edges is not None:
@@ -87,21 +90,23 @@ def _dwells(scenario: Scenario) -> Iterator[_Change]:
 
 def _steps(scenario: Scenario) -> Iterator[_Change]:
     """Yield a change for each law of bandwidth that moves in steps, with the mean length of its steps; also laws in groups."""
-    bandwidths = {
-        "downlink.bandwidth": scenario.downlink.bandwidth,
-        "downlink.shared.bandwidth": None if scenario.downlink.shared is None else scenario.downlink.shared.bandwidth,
-        "uplink.bandwidth": scenario.uplink.bandwidth,
-        "uplink.shared.bandwidth": None if scenario.uplink.shared is None else scenario.uplink.shared.bandwidth,
-        "channels.bandwidth": None if scenario.channels is None else scenario.channels.bandwidth,
-        "opinions.bandwidth": None if scenario.opinions is None else scenario.opinions.bandwidth,
-        "peers.bandwidth": None if scenario.peers is None else scenario.peers.bandwidth,
+    links: dict[str, VaryingLink | SharedLink | None] = {
+        "downlink": scenario.downlink,
+        "downlink.shared": scenario.downlink.shared,
+        "uplink": scenario.uplink,
+        "uplink.shared": scenario.uplink.shared,
+        "channels": scenario.channels,
+        "opinions": scenario.opinions,
+        "peers": scenario.peers,
     }
-    for path, component in bandwidths.items():
-        laws = {path: component}
-        if isinstance(component, ByGroup):
-            laws = {f"{path}.groups.{name}": law for name, law in component.groups.items()}
+    for path, link in links.items():
+        if link is None or link.bandwidth is None:
+            continue
+        laws = {f"{path}.bandwidth": link.bandwidth}
+        if isinstance(link.bandwidth, ByGroup):
+            laws = {f"{path}.bandwidth.groups.{name}": law for name, law in link.bandwidth.groups.items()}
         for key, law in laws.items():
-            for name, value in {} if law is None else law.parameters().items():
+            for name, value in law.parameters().items():
                 # The law itself refuses values that are no numbers or times.
                 if name in ("step_s", "mean_stay_s") and np.size(value) and np.mean(value) > 0:
                     yield _Change(f"{key}.{name}", value, float(np.mean(value)), "steps of the bandwidth")

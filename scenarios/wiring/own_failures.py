@@ -48,11 +48,13 @@ def name_own_component(scenario: Scenario) -> Iterator[None]:
 
 def own_failure(scenario: Scenario, error: BaseException) -> OwnFailure | None:
     """Return the failure of the user's component that caused `error`; None if no such component is known."""
-    if isinstance(error, AnswerError) and (answer := _wrong_answer(scenario, error)) is not None:
-        return answer
+    if isinstance(error, AnswerError):
+        answer_failure = _wrong_answer(scenario, error)
+        if answer_failure is not None:
+            return answer_failure
     own = _failing_component(scenario, error)
     if own is not None:
-        path = re.sub(r"(?<=^learner\.metrics)\.\d+$", "", own.path)
+        path = re.sub(r"(?<=^learner\.metrics)\.\d+$", "", own.path)  # without the index of a metric
         text = error.failure.text + error.failure.line if isinstance(error, TrainingError) else _error_text(error)
         return OwnFailure(path, f"{path} = {own.kind!r}: {text}")
     if isinstance(error, MemoryError | DefectError):
@@ -68,8 +70,9 @@ def own_failure(scenario: Scenario, error: BaseException) -> OwnFailure | None:
 def _error_text(error: BaseException) -> str:
     """Return an exception's type and first line, with the line of the user's code, or else of the engine's."""
     line = users_line(error)
-    if not line and (frames := traceback.extract_tb(error.__traceback__)):
-        line = f", {frames[-1].filename}, line {frames[-1].lineno}"
+    if not line:
+        frames = traceback.extract_tb(error.__traceback__)
+        line = f", {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {first_line(error)}{line}"
 
 
@@ -83,17 +86,20 @@ def _failing_component(scenario: Scenario, error: BaseException) -> OwnComponent
     in_executed = [own for own in components if own.place.partition(":")[0] in executed]
     if not in_executed:
         return None
-    called = (own for _, places in calls for own in components if own.place in places)
+    for _, places in calls:
+        for own in components:
+            if own.place in places:
+                return own
     # If no method of a component was called, the engine called another class of its module, which the component handed over.
-    return next(called, in_executed[0])
+    return in_executed[0]
 
 
 def _wrong_answer(scenario: Scenario, error: AnswerError) -> OwnFailure | None:
     """Return the failure for a wrong answer of a user's class, with the key of the class; None if the class is netsim's."""
-    path, kind = error.role, scenario.method.kind
+    # `error.role` says what the class is in the run. For most roles it is also the key of its table, and its group of classes.
+    path, kind, group = error.role, scenario.method.kind, error.role
     trained = scenario.learner.components() if scenario.learner is not None else {}
     sent = {"compression": scenario.payload.compression, "down_compression": scenario.payload.down_compression}
-    group = error.role
     own = next((own for own in own_components(scenario) if own.place == error.name), None)
     if own is not None and own.path.endswith("kind"):
         return OwnFailure(own.path, f"{own.path} = {own.kind!r}: {error.without_role}; fix its {error.method}")

@@ -32,13 +32,14 @@ class Changing(Segment[LawT_co], Protocol[LawT_co]):
 def join_steps(first: Changing[LawT], steps: list[Step], path: str, name: str, context: Context) -> Joined[LawT]:
     """Return the timeline of the law `first` with `steps`, in any order; raises UserError.
 
-    `path`, `name`: the section, and the name of the law in it, for messages and scripts.
+    With a script, the timeline is added to its targets. `path`, `name`: the section, and the name of the law in it, for messages
+    and scripts.
     """
     if len({step.unit for step in steps}) > 1:
         raise UserError(f"{path}: changes of {name} are in rounds and in seconds; use one unit for one law")
     in_order = sorted(steps, key=lambda step: step.start)
-    drawn = any(step.factor is not None for step in steps)
-    segments, laws, starts = (_build_on_demand if drawn else _build_all)(first, in_order)
+    are_drawn = any(step.factor is not None for step in steps)
+    segments, laws, starts = _build_on_demand(first, in_order) if are_drawn else _build_all(first, in_order)
     unit: Unit = steps[0].unit if steps else "rounds"
     if context.targets is not None:
         return context.targets.law(f"{path}.{name}", segments, laws, starts, unit)
@@ -70,6 +71,7 @@ def _build_on_demand(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT]:
     A drawn step replaces the drawn step before it, but written steps all stay in force. So a segment is the first law with all
     earlier written steps and the last drawn one. Counterpart of `_build_all`, with equal results.
     """
+    # Steps are counted in order of time; `starts` has each of their times once. Segment s is in force from starts[s - 1] on.
     times = [step.start for step in steps]
     starts = list(dict.fromkeys(times))
     written = [i for i, step in enumerate(steps) if step.factor is None]
@@ -77,9 +79,10 @@ def _build_on_demand(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT]:
 
     def segment(index: int) -> Changing[LawT]:
         """Return the segment number `index`: the first law with all steps in force."""
-        passed = bisect_right(times, starts[index - 1]) if index else 0
-        drawn_count = bisect_left(drawn, passed)
-        in_force = [*written[: bisect_left(written, passed)], *drawn[max(drawn_count - 1, 0) : drawn_count]]
+        step_count = bisect_right(times, starts[index - 1]) if index else 0
+        written_count, drawn_count = bisect_left(written, step_count), bisect_left(drawn, step_count)
+        last_drawn = drawn[max(drawn_count - 1, 0) : drawn_count]  # empty if none is drawn yet
+        in_force = [*written[:written_count], *last_drawn]
         result = first
         for i in sorted(in_force):
             result = result.apply(steps[i])
@@ -93,12 +96,17 @@ def _build_on_demand(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT]:
         return segments[index].build(step)
 
     laws = LazyLaws(count=len(segments), make=law)
-    # Build the extreme factors now, so that a bad law is refused before the run and not when its turn comes.
+    def factor_of(i: int) -> float:
+        """Return the factor of drawn step `i`."""
+        return steps[i].factor or 0.0
+
+    # Build the laws of written steps, and of the extreme factors between them, now: so that a bad law is refused before the run
+    # and not when its turn comes.
     extreme = set(written)
     for before, after in pairwise([-1, *written, len(steps)]):
         between = range(before + 1, after)
         if between:
-            extreme |= {choose(between, key=lambda i: steps[i].factor or 0.0) for choose in (min, max)}
+            extreme |= {min(between, key=factor_of), max(between, key=factor_of)}
     for index in sorted({bisect_right(starts, times[i]) for i in extreme}):
-        laws[index]
+        laws[index]  # builds it
     return segments, laws, starts

@@ -76,7 +76,7 @@ def build(
         gc.collect()
     cautions: list[Caution] = []
     with name_own_component(scenario), collect_warnings(cautions):
-        world = _wire(scenario, learner, trained, multiplier, cluster, cautions)
+        world = _wire(scenario, learner=learner, trained=trained, multiplier=multiplier, cluster=cluster, cautions=cautions)
         _ = world.simulation  # built here, so that its errors and warnings are collected
     cautions += before_run(_outlook(world))
     cautions += check_client_state(world.scenario, None if world.trained is None else sum(world.trained.release.tensors))
@@ -89,6 +89,7 @@ def build(
 
 def _wire(
     scenario: Scenario,
+    *,
     learner: bool,
     trained: FederatedLearner | None,
     multiplier: Multiplier | None,
@@ -108,7 +109,8 @@ def _wire(
 
     plan = build_plan(scenario, population)
     # The learner comes before the links: the size of its network decides the bytes of messages.
-    trained = _build_learner(scenario, streams, plan, learner, cluster) if trained is None else trained
+    if trained is None:
+        trained = _build_or_check_learner(scenario, streams, plan, cluster, only_check=not learner)
     message_sizes = build_sizes(scenario, population, trained)
     data_sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 
@@ -160,13 +162,15 @@ def _carriers(scenario: Scenario, context: Context, clock: Clock, sizes: Sizes) 
     # The bytes of an app's message are known only when it is sent.
     foreseen = scenario.flower is None
     down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sizes), foreseen=foreseen)
-    return None, down, build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sizes), foreseen=foreseen)
+    up = build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sizes), foreseen=foreseen)
+    return None, down, up
 
 
 def _besides_s(down: Carried, up: Carried, server: Server) -> dict[str, FloatArray | float]:
     """Return the smallest seconds that are added to the delay of each phase of an update: bytes, and delays of sub-channels."""
     besides_s: dict[str, FloatArray | float] = {"download": down.least_s, "compute": 0.0, "upload": up.least_s}
-    if (channels := server.clients.medium.access.assigned) is not None:
+    channels = server.clients.medium.access.assigned
+    if channels is not None:
         besides_s["upload"] += least_s(channels.spectrum.delay, channels.spectrum.all)
     return besides_s
 
@@ -176,7 +180,9 @@ def _context(scenario: Scenario, population: Population, streams: Streams) -> Co
     # Laws of training and of its links change by communication rounds, of which a slot has several.
     rounds = scenario.rounds * (scenario.slots.rounds if scenario.slots is not None else 1)
     targets = Targets() if scenario.script is not None else None
-    return Context(population, streams, rounds, scenario.time_limit_s, targets)
+    return Context(
+        population=population, streams=streams, rounds=rounds, time_limit_s=scenario.time_limit_s, targets=targets
+    )
 
 
 def _expected_latencies(
@@ -199,23 +205,22 @@ def _presence(scenario: Scenario, context: Context) -> Availability:
 
 def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, HasLaws]:
     """Return the timelines of the phases of an update, without transfers; compute includes the time of compression."""
+    compression_s = codec_s(scenario, context.population, sizes)
     return {
         "download": delay_timeline(scenario.downlink, "downlink", context),
-        "compute": delay_timeline(
-            scenario.compute, "compute", context, besides_s=codec_s(scenario, context.population, sizes)
-        ),
+        "compute": delay_timeline(scenario.compute, "compute", context, besides_s=compression_s),
         "upload": delay_timeline(scenario.uplink, "uplink", context),
     }
 
 
-def _build_learner(
-    scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool, cluster: Cluster | None
+def _build_or_check_learner(
+    scenario: Scenario, streams: Streams, plan: WorkPlan, cluster: Cluster | None, *, only_check: bool
 ) -> FederatedLearner | None:
-    """Return the learner; None without one. With `learner` False it is only checked, and None is returned."""
-    if learner:
-        return build_trained(scenario, streams, plan, cluster)
-    check_learner(scenario)
-    return None
+    """Return the learner, or None without `[learner]`. With `only_check` check it, build nothing, and return None."""
+    if only_check:
+        check_learner(scenario)
+        return None
+    return build_trained(scenario, streams, plan, cluster)
 
 
 def _data_sizes(scenario: Scenario, population: Population) -> FloatArray:

@@ -22,8 +22,8 @@ def short_jobs(outcome: Outcome) -> Iterator[Caution]:
     facts = None if outcome.learner is None else outcome.learner.worker_facts
     if facts is not None and facts["jobs"] and facts["job_s"] < facts["overhead_s"]:
         option = "--cluster" if "machines" in facts else "learner.workers"
-        took, cost = (f"{1000 * facts[name]:.2g} ms" for name in ("job_s", "overhead_s"))
-        text = f"{option}: a job of training took {took}, less than to give it to a worker, some {cost}"
+        job_ms, overhead_ms = 1000 * facts["job_s"], 1000 * facts["overhead_s"]
+        text = f"{option}: a job of training took {job_ms:.2g} ms, less than to give it to a worker, some {overhead_ms:.2g} ms"
         yield Caution("short-jobs", f"{text}; leave {option} out")
 
 

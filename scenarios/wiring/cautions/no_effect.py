@@ -68,15 +68,16 @@ def resends_in_vain(outlook: Outlook) -> Iterator[Caution]:
 def _is_lossless(outlook: Outlook, path: str, link: Downlink) -> bool:
     """Return True if no message over `link`, at `path` of the scenario, can be lost."""
     scenario, channel = outlook.scenario, link.channel
-    others = (
+    other_causes = (
         *(scenario.outages, scenario.script, scenario.network, scenario.jammers_of(path), outlook.stops),
         *(link.changes, link.random_changes, path == "uplink" and scenario.channels),
     )
-    if any(others):
+    if any(other_causes):
         return False
-    # A class of the user's own may have a parameter of this name, of another meaning.
-    certain = channel.kind == "bernoulli" and bool(np.min(outlook.population.values(channel.success, f"{path}.channel")) >= 1)
-    return channel.kind == "perfect" or certain
+    # A class of the user's own may have a parameter `success` of another meaning, so the kind counts.
+    if channel.kind == "bernoulli":
+        return bool(np.min(outlook.population.values(channel.success, f"{path}.channel")) >= 1)
+    return channel.kind == "perfect"
 
 
 def epochs_beside_steps(outlook: Outlook) -> Iterator[Caution]:
@@ -88,16 +89,16 @@ def epochs_beside_steps(outlook: Outlook) -> Iterator[Caution]:
         return
     path, server = next(iter(servers.items()))
     key = ".".join(map(str, path))
-    counts = f"has no effect, as {key}.kind = {server.kind!r} says how many steps an update has; leave it out"
+    reason = f"has no effect, as {key}.kind = {server.kind!r} says how many steps an update has; leave it out"
     if work is not None:
         # If the samples of clients are unknown, the planned steps determine the work of an update.
         held = learner is not None or scenario.clients.data_sizes is not None
         planned = {"epochs": work.epochs, "steps": work.steps if held else None, "partial_share": work.partial_share or None}
         for name, amount in planned.items():
             if amount is not None:
-                yield Caution("without-effect", f"work.{name}: {counts}")
+                yield Caution("without-effect", f"work.{name}: {reason}")
     for name, amount in changed_learner_keys(scenario, ("epochs", "max_steps")).items():
-        yield Caution("without-effect", f"learner.{name} = {amount!r}: {counts}")
+        yield Caution("without-effect", f"learner.{name} = {amount!r}: {reason}")
 
 
 def learner_beside_work(outlook: Outlook) -> Iterator[Caution]:
@@ -106,13 +107,17 @@ def learner_beside_work(outlook: Outlook) -> Iterator[Caution]:
     if scenario.work is None or all(server.gives_steps for server in scenario.servers_of_clients.values()):
         return
     work = scenario.work
-    # Key of [learner] -> key of [work] that replaces it, or None.
-    replaced = {"epochs": "epochs" if work.epochs is not None else "steps" if work.steps is not None else None}
-    replaced["batch_size"] = "batch_size" if work.batch_size is not None else None
+    # Key of [learner] -> key of [work] that replaces it.
+    replaced = {}
+    if work.epochs is not None:
+        replaced["epochs"] = "epochs"
+    elif work.steps is not None:
+        replaced["epochs"] = "steps"
+    if work.batch_size is not None:
+        replaced["batch_size"] = "batch_size"
     for name, amount in changed_learner_keys(scenario, tuple(replaced)).items():
-        if replaced[name] is not None:
-            reason = f"has no effect, as work.{replaced[name]} is given; leave one of them out"
-            yield Caution("without-effect", f"learner.{name} = {amount!r}: {reason}")
+        reason = f"has no effect, as work.{replaced[name]} is given; leave one of them out"
+        yield Caution("without-effect", f"learner.{name} = {amount!r}: {reason}")
 
 
 def changed_learner_keys(scenario: Scenario, names: tuple[str, ...]) -> dict[str, object]:

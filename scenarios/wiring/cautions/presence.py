@@ -64,19 +64,22 @@ def _search_together(presence: Availability, draws: Draws, need: int, limit_s: f
     The search ends at `limit_s` (the time limit of the run; inf: none), and after a number of changes.
     """
     now_s = 0.0
-    for _ in range(min(max(10**7 // len(presence.on), 100), _MOST_CHANGES)):
+    most_changes = min(max(10**7 // len(presence.on), 100), _MOST_CHANGES)
+    for _ in range(most_changes):
         if np.count_nonzero(presence.on) >= need:
-            return _Search(now_s, now_s)
+            return _Search(together_s=now_s, searched_s=now_s)
         next_s = float(presence.next_change_s.min())
         if next_s == np.inf:
-            return _Search(None, np.inf)
+            return _Search(together_s=None, searched_s=np.inf)
         now_s = next_s
         if now_s >= limit_s:
             break
         presence.advance(now_s, draws)
-    else:
-        return _Search(None, now_s)
+    else:  # no break: the changes did not suffice
+        return _Search(together_s=None, searched_s=now_s)
     # The run ends before `now_s`. If no present client left, enough would be present at the next arrivals: a lower bound.
     arrivals_s = np.sort(np.where(presence.on, 0.0, presence.next_change_s))
     earliest_s = float(arrivals_s[need - 1])
-    return _Search(None, np.inf) if earliest_s == np.inf else _Search(earliest_s, earliest_s)
+    if earliest_s == np.inf:
+        return _Search(together_s=None, searched_s=np.inf)
+    return _Search(together_s=earliest_s, searched_s=earliest_s)

@@ -34,10 +34,11 @@ def no_time(outlook: Outlook) -> Iterator[Caution]:
     # Only the run shows how long a user's own server, a script or slots wait.
     if waits or server.own or server.slotted or scenario.script is not None or server.parameters().get("round_s") is not None:
         return
-    laws = [law for timeline in (*outlook.delays.values(), *outlook.worked) for law in timeline.laws]
-    at_least = (*outlook.least_s.values(), outlook.least_work_s)
-    if any(times.any() for times in at_least) or any(law.mean_s(outlook.everyone).any() for law in laws):
+    if any(least_s.any() for least_s in (*outlook.least_s.values(), outlook.least_work_s)):
         return
+    for timeline in (*outlook.delays.values(), *outlook.worked):
+        if any(law.mean_s(outlook.everyone).any() for law in timeline.laws):
+            return
     text = "downlink, compute and uplink: no update takes any time, so that every round ends as it begins and all times are 0"
     yield Caution("nothing-takes-time", f"{text}; give a delay, work with a speed, or bytes with a bandwidth")
 
@@ -51,18 +52,19 @@ def short_deadline(outlook: Outlook) -> Iterator[Caution]:
     # An update that is cut off by the end of its round is sent again without a new download or training.
     needed_s = outlook.least_s["upload"] if server.limits == "transmission" else _least_update_s(outlook)
 
-    def caution(members: str, owner: str, least_s: float) -> Caution:
-        """Return the caution on `members`, named in words. `owner`: whose updates are meant, with a space, or empty: all."""
+    def caution(members: str, updates: str, least_s: float) -> Caution:
+        """Return the caution on `members`, in words. `updates`: what cannot be delivered, such as "nothing of it"."""
         least_text = f"the shortest possible {server.limits} of {members}, {least_s:.4g} s"
         text = f"server.{server.limit_key} = {limit_s!r}: is below {least_text}"
-        return Caution("deadline-too-short", f"{text}; nothing {owner}can ever be delivered; give more time than that")
+        return Caution("deadline-too-short", f"{text}; {updates} can ever be delivered; give more time than that")
 
     if needed_s.min() > limit_s:
-        yield caution("any client", "", float(needed_s.min()))
+        yield caution("any client", "nothing", float(needed_s.min()))
         return
     for name, members in outlook.population.members.items():
-        if (least_s := float(needed_s[members].min())) > limit_s:
-            yield caution(f"group {name!r}", "of it ", least_s)
+        least_s = float(needed_s[members].min())
+        if least_s > limit_s:
+            yield caution(f"group {name!r}", "nothing of it", least_s)
 
 
 def short_time_limit(outlook: Outlook) -> Iterator[Caution]:

@@ -71,8 +71,8 @@ class Devices:
         """Return the share of each class, in the order of the file; NaN where the table has none."""
         return {row.name: row.share for row in self.rows}
 
-    def refuse(self, row: Row, text: str) -> UserError:
-        """Return the refusal of a line."""
+    def refusal(self, row: Row, text: str) -> UserError:
+        """Return the error that refuses a line, for the caller to raise."""
         return UserError(f"clients.devices: {self.path}, line {row.line}: {text}")
 
     def members(self, count: int) -> dict[str, IntArray]:
@@ -80,14 +80,14 @@ class Devices:
 
         A table without classes has one class, "all".
         """
-        lines_of = Counter(row.client for row in self.rows)
+        line_counts = Counter(row.client for row in self.rows)
         for row in self.rows:
             if row.client >= count:
-                raise self.refuse(row, f"client = {row.client}: must be below clients.count = {count}")
-            if lines_of[row.client] > 1:
-                raise self.refuse(row, f"client = {row.client}: is there {lines_of[row.client]} times; give each client one line")
-        if len(lines_of) < count:
-            absent = next(client for client in range(count) if client not in lines_of)
+                raise self.refusal(row, f"client = {row.client}: must be below clients.count = {count}")
+            if (times := line_counts[row.client]) > 1:
+                raise self.refusal(row, f"client = {row.client}: is there {times} times; give each client one line")
+        if len(line_counts) < count:
+            absent = next(client for client in range(count) if client not in line_counts)
             raise UserError(f"clients.devices: {self.path}: has no line for client {absent}; give each of {count} clients one")
         classes: dict[str, list[int]] = {}
         for row in self.rows:
@@ -116,19 +116,23 @@ def read_devices(path: str) -> Devices:
         numbered_rows = csv_rows(lines_of(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"clients.devices = {path!r}: cannot be read as a text file ({error})") from error
-    cells = ((line, [cell.strip() for cell in row]) for line, row in numbered_rows)
-    rows = [(line, row) for line, row in cells if any(row) and not row[0].startswith("#")]
+    rows = []
+    for line, cells in numbered_rows:
+        row = [cell.strip() for cell in cells]
+        if any(row) and not row[0].startswith("#"):
+            rows.append((line, row))
     if len(rows) < 2:
         raise UserError(f"clients.devices = {path!r}: must hold a line of column names and at least one of a class or a client")
     header_line, header = rows[0]
     _check_header(file, header_line, header)
-    for number, row in rows[1:]:
+    for line, row in rows[1:]:
         if len(row) > len(header):
             problem = f"has {len(row)} values for {len(header)} columns; write numbers without commas, or leave the last ones out"
-            raise UserError(f"clients.devices: {file}, line {number}: {problem}")
-    checked_rows = tuple(_row(file, number, dict(zip(header, row, strict=False)), header) for number, row in rows[1:])
-    numbers = tuple(name for name in header if name in KEYS)
-    table = Devices(file, "client" in header, numbers, checked_rows)
+            raise UserError(f"clients.devices: {file}, line {line}: {problem}")
+    # A line with fewer values than columns is refused by `_row`.
+    checked_rows = tuple(_row(file, line, dict(zip(header, row, strict=False)), header) for line, row in rows[1:])
+    columns = tuple(name for name in header if name in KEYS)
+    table = Devices(path=file, by_client="client" in header, columns=columns, rows=checked_rows)
     if not table.by_client:
         _check_classes(table)
     return table
@@ -182,7 +186,7 @@ def _check_classes(table: Devices) -> None:
     """Raise UserError for a class with two lines."""
     for i, row in enumerate(table.rows):
         if any(row.name == other.name for other in table.rows[:i]):
-            raise table.refuse(row, f"class {row.name!r} is there twice; give each class one line, or a column client")
+            raise table.refusal(row, f"class {row.name!r} is there twice; give each class one line, or a column client")
 
 
 def fill_keys(scenario: Scenario, devices: Devices | None) -> Scenario:
@@ -191,7 +195,9 @@ def fill_keys(scenario: Scenario, devices: Devices | None) -> Scenario:
     Columns of tables that the scenario does not have (`[energy]`, `[energy.battery]`) are ignored. Raises UserError if the
     scenario changes a law that a column replaces.
     """
-    for key, value in ({} if devices is None else devices.values()).items():
+    if devices is None:
+        return scenario
+    for key, value in devices.values().items():
         _refuse_changes(scenario, key)
         scenario = _replace_key(scenario, key.split("."), value)
     return scenario
@@ -216,6 +222,9 @@ def _replace_key(section: Any, path: list[str], value: Any) -> Any:
         inner = getattr(section, name, None)
         return section if inner is None else section.model_copy(update={name: _replace_key(inner, rest, value)})
     # Remove the alternative keys for the same quantity.
-    others = {"bandwidth": None} if name == "bandwidth_bytes_per_s" else {}
-    others |= dict.fromkeys((*SPEEDS, "flops_per_sample")) if name in SPEEDS else {}
-    return section.model_copy(update=others | {name: value})
+    alternatives: tuple[str, ...] = ()
+    if name == "bandwidth_bytes_per_s":
+        alternatives = ("bandwidth",)
+    elif name in SPEEDS:
+        alternatives = (*SPEEDS, "flops_per_sample")
+    return section.model_copy(update=dict.fromkeys(alternatives) | {name: value})

@@ -49,7 +49,7 @@ class Population:
             return self._table_groups(section, devices, shares)
         for row in devices.rows:
             if math.isnan(row.share):
-                raise devices.refuse(row, f"class {row.name!r} has no share; add a column share, or give clients.groups")
+                raise devices.refusal(row, f"class {row.name!r} has no share; add a column share, or give clients.groups")
         if abs(sum(shares.values()) - 1.0) > 1e-6:
             raise UserError(f"clients.devices: {devices.path}: the shares add up to {sum(shares.values()):g}; make it 1")
         keys = [(f"{devices.path}: class", f"{devices.path}: class {name!r}: share") for name in shares]
@@ -60,18 +60,18 @@ class Population:
         names = [group.name for group in section.groups]
         for row in devices.rows:
             if row.name not in names:
-                raise devices.refuse(row, f"unknown class {row.name!r}; {did_you_mean(row.name, names)} (clients.groups)")
+                raise devices.refusal(row, f"unknown class {row.name!r}; {did_you_mean(row.name, names)} (clients.groups)")
             if not math.isnan(row.share):
-                raise devices.refuse(row, "leave the column share out, or clients.groups: both say how many clients there are")
+                raise devices.refusal(row, "leave the column share out, or clients.groups: both say how many clients there are")
         absent = [name for name in names if name not in shares]
         if absent:
             raise UserError(f"clients.devices: {devices.path}: has no line for group {absent[0]!r}; give every group one")
         return self._split(section)
 
     def _split(self, section: Clients) -> dict[str, IntArray]:
-        """Return the clients of each of `clients.groups`; raises UserError."""
+        """Return the clients of each of `clients.groups`, empty without groups; raises UserError."""
         keys = [(f"clients.groups.{i}.name", f"clients.groups.{i}.share") for i in range(len(section.groups))]
-        return self._split_consecutively([group.name for group in section.groups], _shares(section), keys)
+        return self._split_consecutively([group.name for group in section.groups], _group_sizes(section), keys)
 
     def _split_consecutively(self, names: list[str], sizes: list[float], keys: list[tuple[str, str]]) -> dict[str, IntArray]:
         """Return groups of consecutive clients with these names and sizes; raises UserError.
@@ -164,14 +164,20 @@ class Population:
             values[members] = self.values(value, f"{path}.by_group.{name}", members)
         chosen = values[among]
         if np.isnan(chosen).any():
-            left_out = [n for n, members in self.members.items() if n not in spec.by_group and np.isin(members, among).any()]
+            left_out = [
+                name for name, members in self.members.items() if name not in spec.by_group and np.isin(members, among).any()
+            ]
             raise UserError(f"{path}.by_group: gives no value for {', '.join(left_out)}; name every group")
         return chosen
 
 
-def _shares(section: Clients) -> list[float]:
-    """Return the number of clients of each of `clients.groups`, not rounded."""
-    return [float(group.count) if group.count is not None else (group.share or 0.0) * section.count for group in section.groups]
+def _group_sizes(section: Clients) -> list[float]:
+    """Return the number of clients of each of `clients.groups`, by its count or its share, not rounded."""
+    sizes = []
+    for group in section.groups:
+        size = (group.share or 0.0) * section.count if group.count is None else float(group.count)
+        sizes.append(size)
+    return sizes
 
 
 @dataclass(frozen=True)

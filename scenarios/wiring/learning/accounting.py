@@ -33,8 +33,9 @@ def accounts(scenario: Scenario, releases: int) -> Notes | None:
     schedule: Any = construct(privacy.schedule, "schedule", "privacy.schedule", privacy.schedule.parameters(), {})
     assert privacy.mechanism != "none"
     assert privacy.total_delta is not None
+    all_budgets = [float(schedule.epsilon(release)) for release in range(1, releases + 1)]
     # A budget may underflow to 0 after very many releases. Such a release has no loss.
-    budgets = [budget for budget in (float(schedule.epsilon(i)) for i in range(1, releases + 1)) if budget > 0]
+    budgets = [budget for budget in all_budgets if budget > 0]
     epsilon = composed_epsilon(
         privacy.accountant, privacy.mechanism, budgets, total_delta=privacy.total_delta, delta=privacy.delta
     )

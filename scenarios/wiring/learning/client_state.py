@@ -22,18 +22,21 @@ def check_client_state(scenario: Scenario, trained: int | None) -> list[Caution]
     client fit, so that the first delivery would end the run; among peers, if the models of all do not fit.
     """
     section = scenario.learner
-    if section is not None and scenario.server.trains_peers:
+    if section is None:
+        return []
+    if scenario.server.trains_peers:
         _check_peers(scenario, section, trained)
         return []
-    kinds = [0] if section is None else _kept_vectors(scenario, section)
-    if section is None or not any(kinds):
+    vector_counts = _kept_vectors(scenario, section)
+    if not any(vector_counts):
         return []
-    numbers = _numbers(section) if trained is None else trained
+    numbers = _trained_numbers(section) if trained is None else trained
     if numbers is None:
         return []
     limit, memory, clients = section.client_state_bytes, memory_bytes(), _delivering_clients(scenario)
     # The limit holds for each kind of vectors, but the machine must hold all kinds.
-    client_bytes, all_kinds_bytes = (_NUMBER_BYTES * numbers * vectors for vectors in (max(kinds), sum(kinds)))
+    client_bytes = _NUMBER_BYTES * numbers * max(vector_counts)
+    all_kinds_bytes = _NUMBER_BYTES * numbers * sum(vector_counts)
     if client_bytes > limit:
         with learner_refusals(section):
             raise ParameterError(
@@ -52,7 +55,7 @@ def check_client_state(scenario: Scenario, trained: int | None) -> list[Caution]
 
 def _check_peers(scenario: Scenario, section: Learner, trained: int | None) -> None:
     """Raise UserError if the models of all peers exceed `client_state_bytes` or the machine's memory."""
-    numbers = _numbers(section) if trained is None else trained
+    numbers = _trained_numbers(section) if trained is None else trained
     if numbers is None:
         return
     count, limit, memory = scenario.clients.count, section.client_state_bytes, memory_bytes()
@@ -78,9 +81,11 @@ def _kept_vectors(scenario: Scenario, section: Learner) -> list[int]:
     Each vector is as long as an update.
     """
     aggregation = section.aggregation
-    corrects = not is_own("aggregation", aggregation.kind) and aggregation.demands.exact
-    kept = _moments(section) if section.optimizer_state == "kept" else 0
-    return [int(corrects), int(build_compressions(scenario).up.error_feedback), kept]
+    # An exact method, such as SCAFFOLD, keeps a correction at each client.
+    corrections = int(not is_own("aggregation", aggregation.kind) and aggregation.demands.exact)
+    errors = int(build_compressions(scenario).up.error_feedback)
+    moments = _moments(section) if section.optimizer_state == "kept" else 0
+    return [corrections, errors, moments]
 
 
 def _moments(section: Learner) -> int:
@@ -88,7 +93,7 @@ def _moments(section: Learner) -> int:
     return {"adam": 2, "sgd": 1}.get(section.optimizer.kind, 0)
 
 
-def _numbers(section: Learner) -> int | None:
+def _trained_numbers(section: Learner) -> int | None:
     """Return the number of trained numbers of the network; None if it is known only once the network is built."""
     options = section.options()
     shapes = shapes_of(options.network, options.data)

@@ -62,6 +62,7 @@ def message_bytes(section: Learner, compressions: Compressions) -> tuple[int, in
         raise ParameterError("compression", "none", NEEDS_VOTE, shown="")
     shapes = shapes_of(options.network, options.data)
     local = section.batch_statistics == "local"
+    # An unknown network still shows if the compressions go with the learner: any sizes will do for that.
     tensors, others = ([1], 0) if shapes is None else shapes.message_sizes(options.trained, local=local)
     up, down = both_ways(compressions.up, compressions.down, tensors, others, section.aggregation.demands)
     return None if shapes is None else (down.bytes, up.bytes)

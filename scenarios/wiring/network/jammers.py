@@ -46,14 +46,18 @@ def build_jammers(
             continue
         path, channels = f"jammers.{i}", target.count
         keywords = {name: getattr(section, name) for name in ("name", "reach", "at_once", "budget")}
-        dwells: Keywords = {"dwell_s": section.dwell_s, "start": math.inf if section.start == "script" else section.start}
-        dwells["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
+        dwells: Keywords = {"dwell_s": section.dwell_s, "dwell_rounds": section.dwell_rounds, "start": section.start}
+        if section.start == "script":
+            dwells["start"] = math.inf  # rests until the script starts it
+        if section.dwell_s is None and not section.dwell_rounds:
+            dwells["dwell_rounds"] = 1
         if section.links is not None and link_between is not None:
             with name_refusals(path, ("links",)):
                 keywords["reach"] = sorted({link_between(a, b) for a, b in section.links})
         if isinstance(section.cables, list) and cable is not None:
             keywords["reach"] = sorted({cable(name, f"{path}.cables.{index}") for index, name in enumerate(section.cables)})
-        supplied = {"channels": channels, "reachable": range(channels) if keywords["reach"] is None else keywords["reach"]}
+        reachable = range(channels) if keywords["reach"] is None else keywords["reach"]
+        supplied = {"channels": channels, "reachable": reachable}
         law = construct(section.law, "jammer", f"{path}.law", section.law.parameters(), supplied)
         draws = streams[f"jammer.{section.name}"]
         with name_refusals(path, {*keywords, *dwells}):

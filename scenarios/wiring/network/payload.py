@@ -48,28 +48,29 @@ def build_sizes(scenario: Scenario, population: Population, trained: FederatedLe
     if scenario.flower is not None:
         return MessageSizes(population.count)
     section, compressions = scenario.payload, build_compressions(scenario)
-    whole_bytes = _model_bytes(scenario, trained, compressions) or (1, 1)
+    model_bytes, update_bytes = _model_bytes(scenario, trained, compressions) or (1, 1)
     if scenario.learner is not None and section.kind == "lora":
         raise UserError("payload.kind = 'lora': leave it out; learner.trained names what is trained and sent")
     if scenario.learner is not None and section.trained_share < 1:
         raise UserError(f"payload.trained_share = {section.trained_share}: leave it out; learner.trained names what is trained")
     sizes: Keywords = {}
     for name, stated, computed, compression in (
-        ("down", section.down_bytes, whole_bytes[0], compressions.down),
-        ("up", section.up_bytes, whole_bytes[1], compressions.up),
+        ("down", section.down_bytes, model_bytes, compressions.down),
+        ("up", section.up_bytes, update_bytes, compressions.up),
     ):
         body: Any = computed if stated is None else population.values(stated, f"payload.{name}_bytes")
         if not np.min(body) >= 0:
             client_text = f" for client {np.argmin(body)}" if np.ndim(body) else ""
             raise UserError(f"payload.{name}_bytes = {float(np.min(body))!r}{client_text}: must be >= 0 bytes")
-        full_size = np.ceil(body) if stated is None else _add_method_bytes(scenario, np.ceil(body), report=name == "up")
+        full_size = np.ceil(body)
+        if stated is not None:
+            # The learner's own sizes include these bytes.
+            full_size = _add_method_bytes(scenario, full_size, report=name == "up")
         if float(np.max(full_size) + section.header_bytes) * population.count > LARGEST:
             problem = f"payload.{name}_bytes = {float(np.max(body))!r}"
             raise UserError(f"{problem}: must be less; a round of all clients would pass 2^63 bytes")
-        size = (
-            _share(_share(np.asarray(full_size, np.int64), section.trained_share), compression.ratio or 1.0)
-            + section.header_bytes
-        )
+        trained_size = _share(np.asarray(full_size, np.int64), section.trained_share)
+        size = _share(trained_size, compression.ratio or 1.0) + section.header_bytes
         sizes[name] = size if size.ndim else int(size)
     return Sizes(**sizes)
 
@@ -118,7 +119,9 @@ def sizes_in_words(scenario: Scenario) -> str:
     for name, size, key_value in (("a model", sizes.down, section.down_bytes), ("an update", sizes.up, section.up_bytes)):
         smallest, largest = int(np.min(size)), int(np.max(size))
         size_text = f"{smallest:,} bytes" if smallest == largest else f"{smallest:,} to {largest:,} bytes"
-        texts.append(f"{name} of {'a size known once the network is built' if unknown and key_value is None else size_text}")
+        if unknown and key_value is None:
+            size_text = "a size known once the network is built"
+        texts.append(f"{name} of {size_text}")
     return ", ".join(texts) if np.any(sizes.down) or np.any(sizes.up) else ""
 
 

@@ -68,7 +68,8 @@ def build_links(
     `client_outages`: outages of clients that destroy messages, too. `presence`: result of `message_presence`. `resending`: rule
     for lost messages; None: that of `[peers]`.
     """
-    scenario, streams, outages = world.scenario, world.streams, _outages(section, graph)
+    scenario, streams = world.scenario, world.streams
+    outages = _outages(section, graph)  # before the return for no time, so that wrong ones are refused in any case
     if scenario.slots is not None and scenario.slots.start == "zero":
         no_delay = Unchanging(Constant(value_s=0.0))
         instant = LinkLaws(delay=no_delay, channel=Unchanging(Perfect()))
@@ -82,6 +83,11 @@ def build_links(
     cuts: list[Cuts] = [Outages(graph=graph, outages=outages)]
     if world.context.targets is not None:
         cuts.insert(0, world.context.targets.scripted_cuts())
+
+    def link_of(a: int, b: int) -> int:
+        """Return the number of the link between clients `a` and `b`."""
+        return link_between(graph, a, b)
+
     laws = construct_at(
         LinkLaws,
         "peers",
@@ -98,13 +104,13 @@ def build_links(
         graph=graph,
         laws=laws,
         streams=streams,
-        resending=resending_rule(section) if resending is None else resending,
+        resending=resending or resending_rule(section),
         disturbances=Disturbances(
             outages=cuts,
             absences=None if presence is None else Absences(graph=graph, presence=presence),
             clients=client_outages,
             jammed=jammed,
-            jammers=_jammers(world, "peers", jammed, lambda a, b: link_between(graph, a, b)),
+            jammers=_jammers(world, "peers", jammed, link_of),
         ),
         recording=scenario.output.messages_table,
     )
@@ -155,12 +161,14 @@ def build_opinion_links(
     carrier = build_opinion_carrier(section, context, world.clock, message)
     if world.network is not None:
         carrier = world.network.up.carrier
+    # A carrier times the bytes; without one their seconds are part of the delay.
+    message_of_delay = message if carrier is None else None
     jammed = jammed_links(star) if world.scenario.jammers_of("opinions") else None
     return Transport(
         clock=world.clock,
         graph=star,
         laws=LinkLaws(
-            delay=delay_timeline(section, "opinions", context, message if carrier is None else None),
+            delay=delay_timeline(section, "opinions", context, message_of_delay),
             channel=channel_timeline(section, "opinions", context),
             carrier=carrier,
         ),
@@ -170,7 +178,7 @@ def build_opinion_links(
             absences=None if presence is None else Absences(graph=star, presence=presence),
             clients=outages,
             jammed=jammed,
-            jammers=_jammers(world, "opinions", jammed, None),
+            jammers=_jammers(world, "opinions", jammed, link_of=None),
         ),
         kind="opinion",
         recording=world.scenario.output.messages_table,

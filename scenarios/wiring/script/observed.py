@@ -50,7 +50,7 @@ class Observed:
         self._runner, self._targets, self._population, self._pool = runner, targets, scene.population, scene.pool
         self._spectrum, self._jammers, self._graph, self._slots = scene.spectrum, scene.jammers, scene.graph, scene.slots
         self._declares = scene.declares
-        self._acts = 0
+        self._acts = 0  # number of the last act
         self.rng = rng
         """Random numbers of the script: a separate stream of the run's seed."""
 
@@ -159,14 +159,14 @@ class Observed:
 
         The yield returns the last of them, an `Ended`.
         """
-        return self._until_end("delivered", None, clients, channels, count)
+        return self._until_end(outcome="delivered", cause=None, clients=clients, channels=channels, count=count)
 
     def until_loss(self, *, cause: str | None = None, clients: Some = None, channels: Some = None, count: int = 1) -> Wait:
         """Wait until `count` updates have been lost. The yield returns the last of them, an `Ended`.
 
         `cause`: cause of a loss, as in clients.parquet; None: any.
         """
-        return self._until_end("lost", cause, clients, channels, count)
+        return self._until_end(outcome="lost", cause=cause, clients=clients, channels=channels, count=count)
 
     def until_end(self, outcome: str | None = None, *, clients: Some = None, channels: Some = None, count: int = 1) -> Wait:
         """Wait until `count` attempts have ended. The yield returns the last of them, an `Ended`.
@@ -175,9 +175,9 @@ class Observed:
         """
         if outcome not in (None, *_OUTCOMES):
             raise UserError(f"outcome = {outcome!r}: must be one of {', '.join(_OUTCOMES)}")
-        return self._until_end(outcome, None, clients, channels, count)
+        return self._until_end(outcome=outcome, cause=None, clients=clients, channels=channels, count=count)
 
-    def _until_end(self, outcome: str | None, cause: str | None, clients: Some, channels: Some, count: int) -> Wait:
+    def _until_end(self, *, outcome: str | None, cause: str | None, clients: Some, channels: Some, count: int) -> Wait:
         """Return a wait for `count` ends with these properties (None: any); raises UserError for channels without `[channels]`.
         """
         if channels is not None:
@@ -197,11 +197,14 @@ class Observed:
         whichever comes first; with neither, any change. Changes are declared as a round closes.
         Raises UserError if no detector of the scenario can declare such a change.
         """
-        either = (channels is None) == (clients is None)
-        by_scheduler, by_policy = either or clients is None, either or channels is None
-        if not (by_scheduler and self._declares["scheduler"]) and not (by_policy and self._declares["policy"]):
-            remedies = [("scheduler", "kind = \"glr-cucb\"")] * by_scheduler + [("policy", "a detector")] * by_policy
-            remedy = " or ".join(f"give [{section}] {key}" for section, key in remedies)
+        # Changes of sub-channels come from the scheduler, those of clients from the policy. Without arguments both count.
+        remedies = {}
+        if channels is not None or clients is None:
+            remedies["scheduler"] = 'give [scheduler] kind = "glr-cucb"'
+        if clients is not None or channels is None:
+            remedies["policy"] = "give [policy] a detector"
+        if not any(self._declares[component] for component in remedies):
+            remedy = " or ".join(remedies.values())
             raise UserError(f"until_change_declared: nothing here declares such a change; {remedy}")
         if channels is not None:
             self._channels()

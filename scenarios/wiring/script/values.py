@@ -27,10 +27,10 @@ def plain_number(value: object) -> object:
 
 def integer(name: str, value: object, low: int) -> int:
     """Return `value` as an integer; raises UserError unless it is a whole number >= `low`."""
-    plain = plain_number(value)
-    if not isinstance(plain, int) or isinstance(plain, bool) or plain < low:
+    number = plain_number(value)
+    if not isinstance(number, int) or isinstance(number, bool) or number < low:
         raise UserError(f"{name} = {value!r}: must be a whole number from {low} on")
-    return plain
+    return number
 
 
 def to_list(entities: IntArray | None) -> list[int] | None:
@@ -43,13 +43,13 @@ def plain(value: object) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-def read(value: object, path: str) -> object:
-    """Return a parameter's value, as a scenario file would have given it; raises UserError."""
-    numbers = plain(value)
-    if not isinstance(numbers, dict):
-        return numbers
+def read_value(value: object, path: str) -> object:
+    """Return a parameter's value, as a scenario file would have given it: a table becomes values per client. Raises UserError."""
+    plain_value = plain(value)
+    if not isinstance(plain_value, dict):
+        return plain_value
     try:
-        return read_per_client(numbers)
+        return read_per_client(plain_value)
     except (ValidationError, ValueError) as error:
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise UserError(f"{path} = {value!r}: {reason}") from error
@@ -63,7 +63,10 @@ def label(some: Some, entities: IntArray | None) -> str | None:
 
 
 def value_text(value: object, entities: IntArray | None) -> str:
-    """Return the value of a parameter for `entities` (None: all) as JSON, shortened if there are many values."""
+    """Return the value of a parameter for `entities` (None: all) as JSON, shortened if there are many values.
+
+    Equal values become one number. NaN, of entities without the parameter, is left out.
+    """
     if not isinstance(value, np.ndarray):
         return json.dumps(value)
     numbers: FloatArray = value if entities is None else value[entities]

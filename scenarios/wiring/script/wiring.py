@@ -47,7 +47,8 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
     function = resolve("script", section.kind)
     runner = ScriptRunner(name=section.kind, clock=world.clock)
     pool, channels = server.clients, server.clients.medium.access.assigned
-    links, jammers = None if targets.cuts is None else server.transport, _all_jammers(world, server)
+    links = None if targets.cuts is None else server.transport
+    jammers = _all_jammers(world, server)
     scene = Scene(
         population=world.population,
         pool=pool,
@@ -59,10 +60,8 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
     )
     script_world = ScriptWorld(runner=runner, targets=targets, scene=scene, rng=world.streams.generator("script"))
     server_section = world.scenario.server
-    runner.play(
-        partial(function, script_world, **section.parameters()),
-        round_s=None if server_section.own else server_section.parameters().get("round_s"),
-    )
+    round_s = None if server_section.own else server_section.parameters().get("round_s")
+    runner.play(partial(function, script_world, **section.parameters()), round_s=round_s)
     # A server without clients waits for the script's next act, which may bring clients back.
     targets.absent.ask_return(lambda: runner.due_s)
     if targets.absent_edges is not None:
@@ -125,16 +124,16 @@ def _register_renewals(world: World, server: Server) -> None:
     targets = world.context.targets
     assert targets is not None
     channels = server.clients.medium.access.assigned
-    renew: dict[str, Callable[[], None]] = {key: partial(server.clients.renew, name) for key, name in _UPDATE_LAWS.items()}
+    renewals: dict[str, Callable[[], None]] = {key: partial(server.clients.renew, name) for key, name in _UPDATE_LAWS.items()}
     if channels is not None:
         spectrum = channels.spectrum
-        renew |= dict.fromkeys(_CHANNEL_LAWS, lambda: spectrum.renew(world.clock.now))
-    renew |= dict.fromkeys(_PEER_LAWS, server.renew_messages)
+        renewals |= dict.fromkeys(_CHANNEL_LAWS, lambda: spectrum.renew(world.clock.now))
+    renewals |= dict.fromkeys(_PEER_LAWS, server.renew_messages)
     if targets.edges is not None:
-        renew |= {f"edges.{key}": partial(targets.edges.renew, name) for key, name in _UPDATE_LAWS.items()}
-    for key in targets.all:
-        if key in renew:
-            targets.after_change(key, renew[key])
+        renewals |= {f"edges.{key}": partial(targets.edges.renew, name) for key, name in _UPDATE_LAWS.items()}
+    # Only laws of this run are targets.
+    for key in targets.all.keys() & renewals.keys():
+        targets.after_change(key, renewals[key])
 
 
 def _follow_ends_and_rounds(runner: ScriptRunner, server: Server) -> None:
@@ -156,7 +155,7 @@ def _follow_declarations(runner: ScriptRunner, server: Server) -> None:
     def report_policy(round: int, clients: list[int]) -> None:
         runner.on_declared(Declared(runner.clock.now, round, (), tuple(clients)))
 
-    if (detections := server.loop.detections) is not None:
-        detections.listen(report_scheduler)
     loop = server.loop
+    if loop.detections is not None:
+        loop.detections.listen(report_scheduler)
     loop.add_instrument(Restarts(dispatch=loop.dispatch, on_declared=report_policy))

@@ -19,7 +19,7 @@ from scenarios.wiring.script.acts import Absence, Change, Cut, CutOff, Jamming
 from scenarios.wiring.script.edges import SomeEdges
 from scenarios.wiring.script.observed import Observed
 from scenarios.wiring.script.targets import Overlay
-from scenarios.wiring.script.values import Some, integer, label, plain, read, to_list, value_text
+from scenarios.wiring.script.values import Some, integer, label, plain, read_value, to_list, value_text
 
 
 class World(Observed):
@@ -220,7 +220,7 @@ class World(Observed):
             raise UserError(f"{wrong[0]}: {target} has none; {remedy}")
         named = keywords[law.entity] if law.entity else None
         entities = self._numbers_of(named, law.entity or "clients")
-        values = {name: read(value, f"{target}.{name}") for name, value in parameters.items()}
+        values = {name: read_value(value, f"{target}.{name}") for name, value in parameters.items()}
         overlay = Overlay(parameters=values, entities=entities, scale=scale, description=self._runner.locate_act())
         action = "scale" if scale else "change"
         entry: list[object] = [action, target, to_list(entities), {name: plain(value) for name, value in parameters.items()}]

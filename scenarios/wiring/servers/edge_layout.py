@@ -48,7 +48,7 @@ class Layout:
 
     def nodes(self, section: Edges) -> list[str]:
         """Return the node of each edge in `[network]`."""
-        used = dict.fromkeys(self.tiers, 0)
+        used = dict.fromkeys(self.tiers, 0)  # nodes of each tier so far: an edge takes the next one
         result = []
         for tier in self.tiers:
             nodes = section.tiers[tier].nodes or []
@@ -74,7 +74,8 @@ def lay_out(section: Edges, population: Population, routes: Routes | None) -> La
     layout = _list_edges(section, order, population)
     edge_of_client: dict[int, int] = {}
     for i in order:
-        tier, edges = section.tiers[i], [edge for edge, tier_number in enumerate(layout.tiers) if tier_number == i]
+        tier = section.tiers[i]
+        edges = [edge for edge, tier_number in enumerate(layout.tiers) if tier_number == i]
         below = [edge for edge, tier_number in enumerate(layout.tiers) if section.tiers[tier_number].above == tier.name]
         # The members of a tier are the edges of the tiers below, or else the clients.
         members = [layout.names[edge] for edge in below] if below else [str(client) for client in range(population.count)]
@@ -82,8 +83,12 @@ def lay_out(section: Edges, population: Population, routes: Routes | None) -> La
             edge_of_member = _assign(tier, i, members, layout.names, edges, population)
         else:
             assert routes is not None
-            nodes = layout.nodes(section)
-            edge_of_member = _nearest(tier, i, edges, [nodes[edge] for edge in below] if below else routes.client_nodes, routes)
+            member_nodes = routes.client_nodes
+            if below:
+                nodes = layout.nodes(section)
+                member_nodes = [nodes[edge] for edge in below]
+            edge_of_member = _nearest(tier, i, edges, member_nodes, routes)
+        # A member counts within the tier: member m is the edge below[m], or else client m.
         for member, parent in edge_of_member.items():
             if below:
                 layout.above[below[member]] = parent
@@ -115,15 +120,14 @@ def _list_edges(section: Edges, order: Sequence[int], population: Population) ->
 def _refuse_empty(section: Edges, layout: Layout) -> None:
     """Raise UserError for an edge without members."""
     for edge, name in enumerate(layout.names):
-        if not len(layout.members(edge)):
-            i = layout.tiers[edge]
-            key = (
-                f"edges.tiers.{i}" if (nearest := section.tiers[i].nearest) is None else f"edges.tiers.{i}.nearest = {nearest!r}"
-            )
-            problem = f"nobody belongs to edge {name!r}; leave it out, or give it members"
-            if nearest is not None:
-                problem = f"nobody is nearest to edge {name!r} at {layout.nodes(section)[edge]!r}; leave its node out of nodes"
-            raise UserError(f"{key}: {problem}")
+        if len(layout.members(edge)):
+            continue
+        i = layout.tiers[edge]
+        nearest = section.tiers[i].nearest
+        if nearest is None:
+            raise UserError(f"edges.tiers.{i}: nobody belongs to edge {name!r}; leave it out, or give it members")
+        problem = f"nobody is nearest to edge {name!r} at {layout.nodes(section)[edge]!r}; leave its node out of nodes"
+        raise UserError(f"edges.tiers.{i}.nearest = {nearest!r}: {problem}")
 
 
 def _require_all(section: Edges, layout: Layout, edge_of_client: Mapping[int, int], population: Population) -> None:
@@ -134,9 +138,10 @@ def _require_all(section: Edges, layout: Layout, edge_of_client: Mapping[int, in
         key = next(name for name in MEMBER_KEYS if getattr(section.tiers[i], name) is not None)
         raise UserError(f"edges.tiers.{i}.{key}: client {missing} belongs to no edge; give each client one")
     for edge, name in enumerate(layout.names):
-        if layout.above[edge] < 0 and (above := section.tiers[layout.tiers[edge]].above) is not None:
-            i = next(i for i, tier in enumerate(section.tiers) if tier.name == above)
-            raise UserError(f"edges.tiers.{i}: edge {name!r} belongs to no edge of tier {above!r}; give it one")
+        tier_above = section.tiers[layout.tiers[edge]].above
+        if layout.above[edge] < 0 and tier_above is not None:
+            i = next(i for i, tier in enumerate(section.tiers) if tier.name == tier_above)
+            raise UserError(f"edges.tiers.{i}: edge {name!r} belongs to no edge of tier {tier_above!r}; give it one")
 
 
 def _top_down(section: Edges) -> list[int]:
@@ -144,6 +149,7 @@ def _top_down(section: Edges) -> list[int]:
     numbers = {tier.name: i for i, tier in enumerate(section.tiers)}
 
     def depth(tier: Tier) -> int:
+        """Return the number of tiers above `tier`."""
         return 0 if tier.above is None else 1 + depth(section.tiers[numbers[tier.above]])
 
     return sorted(range(len(section.tiers)), key=lambda i: depth(section.tiers[i]))
@@ -177,11 +183,12 @@ def _nearest(tier: Tier, i: int, edges: list[int], member_nodes: Sequence[str], 
     `edges`: numbers of the tier's edges, in the order of `tier.nodes`. `member_nodes`: node of each member.
     """
     measure, key = str(tier.nearest), f"edges.tiers.{i}.nearest"
-    node_of = dict(zip(edges, tier.nodes or [], strict=True))
-    return {
-        member: min(edges, key=lambda edge: routes.distance(node_of[edge], node, measure, key))
-        for member, node in enumerate(member_nodes)
-    }
+    node_of_edge = dict(zip(edges, tier.nodes or [], strict=True))
+    edge_of: dict[int, int] = {}
+    for member, member_node in enumerate(member_nodes):
+        distances = [routes.distance(node_of_edge[edge], member_node, measure, key) for edge in edges]
+        edge_of[member] = edges[distances.index(min(distances))]
+    return edge_of
 
 
 def _assign(tier: Tier, i: int, members: list[str], names: list[str], edges: list[int], population: Population) -> dict[int, int]:
@@ -190,22 +197,26 @@ def _assign(tier: Tier, i: int, members: list[str], names: list[str], edges: lis
     `names`: name of each edge of the tree, by its number. `edges`: numbers of the tier's edges. A member that groups or table do
     not name is left out; the caller refuses that. Raises UserError.
     """
+    edge_of: dict[int, int] = {}
     if tier.count is not None:
         if tier.count > len(members):
             problem = f"nobody belongs to edge {names[edges[len(members)]]!r}: there are {len(members)} members; give fewer edges"
             raise UserError(f"edges.tiers.{i}.count = {tier.count}: {problem}")
-        parts = np.array_split(np.arange(len(members)), tier.count)
-        return {index: edge for edge, part in zip(edges, parts, strict=True) for index in part.tolist()}
+        for edge, part in zip(edges, np.array_split(np.arange(len(members)), tier.count), strict=True):
+            edge_of |= dict.fromkeys(part.tolist(), edge)
+        return edge_of
     edge_of_name = {names[edge]: edge for edge in edges}
     if tier.groups is not None:
-        return {client: edge_of_name[group] for group in tier.groups for client in population.members[group].tolist()}
-    edge_of: dict[int, int] = {}
+        for group in tier.groups:
+            edge_of |= dict.fromkeys(population.members[group].tolist(), edge_of_name[group])
+        return edge_of
     index_of = {member: index for index, member in enumerate(members)}
     for member, edge, where in _rows(tier, i):
         if member not in index_of:
             problem = f"must be a client from 0 to {len(members) - 1}" if members[0] == "0" else did_you_mean(member, members)
             raise UserError(f"{where}: member {member!r} is not known; {problem}")
-        if index_of[member] in edge_of:
-            raise UserError(f"{where}: member {member!r} belongs to {names[edge_of[index_of[member]]]!r} already; name it once")
-        edge_of[index_of[member]] = edge_of_name[edge]
+        index = index_of[member]
+        if index in edge_of:
+            raise UserError(f"{where}: member {member!r} belongs to {names[edge_of[index]]!r} already; name it once")
+        edge_of[index] = edge_of_name[edge]
     return edge_of

@@ -44,7 +44,8 @@ def peers_server(world: World, section: PeerTraining) -> Server:
     _refuse_endless(scenario, protocol)
     transport = _links(world, pool, protocol)
     _refuse_dead_channels(scenario, protocol, transport)
-    mixing = _mixing(section.mixing or component_model("mixing", "metropolis")(kind="metropolis"), transport.graph)
+    mixing_section = section.mixing or component_model("mixing", "metropolis")(kind="metropolis")
+    mixing = _mixing(mixing_section, transport.graph)
     learner = _peer_learner(world, section)
     with name_refusals("server.protocol", {"kind", *section.protocol.parameters()}):
         peers_at_work = PeersAtWork(
@@ -129,17 +130,18 @@ def _peer_learner(world: World, section: PeerTraining) -> PeerLearner | None:
 
     if world.trained.eager:
         raise UserError("learner.trainer: trains ahead, which peers do not; set eager = False")
-    tested, count = section.tested_peers, world.clients
-    drawn = world.streams.generator("tested-peers").permutation(count)[: tested or count]
-    return PeerLearner(learner=world.trained, tested=np.sort(drawn))
+    tested_count = section.tested_peers or world.clients
+    tested = world.streams.generator("tested-peers").permutation(world.clients)[:tested_count]
+    return PeerLearner(learner=world.trained, tested=np.sort(tested))
 
 
 def _is_lossy(scenario: Scenario) -> bool:
     """Return True if a message may be lost, or a peer may be away."""
     section = scenario.peers
     assert section is not None
-    away = scenario.availability.kind != "always" or scenario.script is not None or bool(scenario.outages)
-    return away or section.channel.kind != "perfect" or bool(section.outages) or bool(scenario.jammers)
+    may_be_away = scenario.availability.kind != "always" or scenario.script is not None or bool(scenario.outages)
+    may_be_lost = section.channel.kind != "perfect" or bool(section.outages) or bool(scenario.jammers)
+    return may_be_away or may_be_lost
 
 
 def _links(world: World, pool: ClientPool, protocol: TrainingProtocol) -> Transport:

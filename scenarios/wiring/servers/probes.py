@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,8 +33,8 @@ def build_probing(world: World, pool: ClientPool, policy: Component | None, edge
     if policy is None or not asks_clients(policy):
         return None
     section, question = world.scenario.probe or Probe(), question_of(policy)
-    evaluated = _evaluated_samples(world, section) if question == "loss" else None
     losses = question == "loss"
+    evaluated = _evaluated_samples(world, section) if losses else None
     if not section.timed:
         return FreeProbing(
             clock=pool.clock,
@@ -52,7 +51,7 @@ def build_probing(world: World, pool: ClientPool, policy: Component | None, edge
         medium = _update_links(world, pool, streams)
     else:
         medium = _answer_links(world, pool, streams, section, evaluated, losses=losses)
-    testing = _testing(world, pool, streams, section) if policy_tests(policy) else None
+    testing = _test_question(world, pool, streams, section) if policy_tests(policy) else None
     asking = Question(medium, evaluated)
     probes = Probes(pool=pool, asking=asking, testing=testing, deadline_s=section.deadline_s, repeat=streams.repeat)
     # Only clients that received the model hold it.
@@ -60,7 +59,7 @@ def build_probing(world: World, pool: ClientPool, policy: Component | None, edge
     return TimedProbing(probes=probes, learner=world.learner, samples=section.samples, reuse_model=reuse, losses=losses)
 
 
-def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -> Question:
+def _test_question(world: World, pool: ClientPool, streams: Streams, section: Probe) -> Question:
     """Return the question that asks clients to test the model on their own test data, of equal size. Raises UserError."""
     count, trained = world.population.count, world.trained
     if world.scenario.learner is None:
@@ -70,6 +69,7 @@ def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -
         samples = None if trained is None else trained.tests.local_tests("own").shape[1]
     except ValueError as error:
         raise UserError(f"learner.data: among the test samples, which clients are asked to test the model on, {error}") from error
+    # A scenario that is only checked has no test set; any number will do.
     evaluated = np.full(count, 1 if samples is None else samples, np.int64)
     return Question(_answer_links(world, pool, streams, section, evaluated, losses=True), evaluated)
 
@@ -106,10 +106,11 @@ def _answer_links(
             request_bytes=answer,
             answer_bytes=answer,
         )
+    sample = None if training.sample is None else _scaled(training.sample, section.forward_share, world.context)
     return pool.medium.probe_links(
         download=world.delays["download"],
         compute=_overhead(world, section, evaluated),
-        sample=None if training.sample is None else _scaled(training.sample, section.forward_share, world.context),
+        sample=sample,
         upload=world.delays["upload"],
         streams=streams,
         answer_bytes=answer,
@@ -118,7 +119,7 @@ def _answer_links(
 
 def _trained_on(world: World) -> IntArray | None:
     """Return the samples (K,) on which an update trains; None if unknown."""
-    planned = world.training.work.amounts(np.arange(world.population.count))[0]
+    planned, *_ = world.training.work.amounts(np.arange(world.population.count))
     return None if None in planned else np.array(planned, np.int64)
 
 
@@ -129,7 +130,8 @@ def _evaluated_samples(world: World, section: Probe) -> IntArray | None:
     if world.trained is not None or (scenario.learner is None and scenario.clients.data_sizes is not None):
         data_sizes = np.asarray(np.ceil(world.data_sizes), np.int64)
     if section.samples is not None:
-        return np.minimum(section.samples, data_sizes) if data_sizes is not None else np.full(count, section.samples)
+        asked = np.full(count, section.samples)
+        return asked if data_sizes is None else np.minimum(asked, data_sizes)
     if data_sizes is None and scenario.learner is None and world.training.sample is not None and section.timed:
         raise UserError("probe.samples: must be given, or clients.data_sizes: nobody says how many samples clients evaluate")
     return data_sizes
@@ -147,11 +149,11 @@ def _overhead(world: World, section: Probe, evaluated: IntArray | None) -> HasLa
     which an evaluation takes a share. The model is decompressed for it, and no update is compressed.
     """
     codec_s = decompress_s(world.scenario, world.population, world.sizes)
-    compute = partial(delay_timeline, world.scenario.compute, "compute", world.context)
     if world.training.sample is not None:
-        return compute(besides_s=codec_s)
+        return delay_timeline(world.scenario.compute, "compute", world.context, besides_s=codec_s)
     factor = np.full(world.population.count, section.forward_share)
-    planned = world.training.work.amounts(np.arange(len(factor)))[0]
-    if evaluated is not None and None not in planned:
-        factor *= evaluated / np.array(planned, np.float64)
-    return TimeOfWork(factor, compute(), codec_s)
+    trained_on = _trained_on(world)
+    if evaluated is not None and trained_on is not None:
+        factor *= evaluated / trained_on
+    training_time = delay_timeline(world.scenario.compute, "compute", world.context)
+    return TimeOfWork(factor, training_time, codec_s)

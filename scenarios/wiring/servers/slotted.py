@@ -79,16 +79,16 @@ def _build_parts(world: World, section: FlFa | FlDa) -> SlotParts:
         assignment=channels.assignment,
         straggle=section.stragglers == "finish",
     )
-    test = delay_timeline(Compute(delay=opinions.test), "opinions.test", _slot_context(world), key="opinions.test")
+    test_time = delay_timeline(Compute(delay=opinions.test), "opinions.test", _slot_context(world), key="opinions.test")
     return SlotParts(
         training=training,
         members=members,
         learner=learner,
         tests=Tests(
             clients=world.population.count,
-            law=test,
+            law=test_time,
             streams=world.streams,
-            evaluated=_evaluated_clients(world),
+            evaluated=_test_work(world),
             sample=world.training.sample,
             rounds_per_slot=slots.rounds,
         ),
@@ -98,7 +98,7 @@ def _build_parts(world: World, section: FlFa | FlDa) -> SlotParts:
     )
 
 
-def _evaluated_clients(world: World) -> FloatArray | None:
+def _test_work(world: World) -> FloatArray | None:
     """Return the work (K,) of each client's test, in samples of training that take as long; None if it takes no time.
 
     Raises UserError for samples without a speed of clients, for "local" without a learner, and for a number < 0.
@@ -153,7 +153,7 @@ def _opinion_uplink(
     *,
     presence: Presence | None = None,
 ) -> OpinionUplink:
-    """Return the uplink of opinions. `presence` of clients; None: all are present."""
+    """Return the uplink of opinions. `presence`: result of `message_presence`; None: all clients are present."""
     section = world.scenario.opinions
     assert section is not None
     transport = build_opinion_links(world, context, outages, presence=presence)
@@ -178,12 +178,15 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
     belief_keys = ("model", "coupling", "attenuation", "exponent", "strict")
     rule_keys = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
     gossip_keys = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
+    maths_keywords = {name: getattr(belief, name) for name in belief_keys}
+    rule_keywords = {name: getattr(belief, name) for name in rule_keys}
     gossip_keywords = {name: getattr(gossip, name) for name in gossip_keys}
-    no_time = {"work_s": 0.0} if instant else {}
-    belief_rules = construct_at(BeliefRules, "belief", {name: getattr(belief, name) for name in rule_keys} | no_time, {})
-    belief_maths = construct_at(PeerBelief, "belief", {name: getattr(belief, name) for name in belief_keys}, {"graph": graph})
-    gossip_rules = construct_at(GossipRules, "gossip", gossip_keywords | no_time | ({"interval_s": 0.0} if instant else {}), {})
-    construct_at(warn_of_storms, "belief", {}, {"rules": belief_rules, "maths": belief_maths}, {"work_s"})
+    if instant:
+        rule_keywords["work_s"] = gossip_keywords["work_s"] = gossip_keywords["interval_s"] = 0.0
+    belief_rules = construct_at(BeliefRules, "belief", rule_keywords, {})
+    belief_maths = construct_at(PeerBelief, "belief", maths_keywords, {"graph": graph})
+    gossip_rules = construct_at(GossipRules, "gossip", gossip_keywords, {})
+    construct_at(warn_of_storms, "belief", {}, {"rules": belief_rules, "maths": belief_maths}, names={"work_s"})
     with name_refusals("slots", ("engine",)):
         return ConsensusPhase(
             links=links,

@@ -66,15 +66,18 @@ def _unmet(server: Any, scenario: Scenario) -> str | None:
         return f"server.deadline_s = {rules.deadline_s} leaves clients out of the sets that were selected"
     if scenario.availability.kind != "always" or scenario.outages:
         return "clients may be away, so that the sets trained are not those selected"
-    if (obstacle := interference(scenario)) is not None:
+    obstacle = interference(scenario)
+    if obstacle is not None:
         return obstacle
     if scenario.privacy is not None:
         return "privacy budgets run out, and clients with them"
     if scenario.time_limit_s is not None:
         return "time_limit_s, not a number of slots that is given beforehand, ends the run"
     if policy.kind != "bp-index":
-        complete = opinions.wait_s is None and opinions.channel.kind == "perfect"
-        return None if complete else "opinions may be lost or left out (opinions.channel, opinions.wait_s)"
+        if opinions.wait_s is not None or opinions.channel.kind != "perfect":
+            return "opinions may be lost or left out (opinions.channel, opinions.wait_s)"
+        return None
+    # The rest is of "bp-index", by which clients decide among themselves.
     if slots.deadline_s is not None:
         return f"slots.deadline_s = {slots.deadline_s} may start training before all clients name the same ones"
     if not policy.cold_start:

@@ -99,7 +99,8 @@ def _unmet_by_world(scenario: Scenario) -> str | None:
     for name, link in (("downlink", scenario.downlink), ("uplink", uplink)):
         if link.bandwidth is not None:
             return f"{name}.bandwidth: latencies depend on the time"
-    if (obstacle := interference(scenario)) is not None:
+    obstacle = interference(scenario)
+    if obstacle is not None:
         return obstacle
     if scenario.availability.kind != "always":
         return f"availability.kind = {scenario.availability.kind!r}: not every set can be selected in every round"
