@@ -143,20 +143,21 @@ def _key_arguments(target: object, group: str, kind: str) -> dict[str, Argument]
 
     Raises UserError for an argument that cannot be a key.
     """
-    arguments = arguments_of(target)
-    positional = [
-        name for name, a in arguments[: POSITIONAL.get(group, 0)] if a.parameter.kind is a.parameter.POSITIONAL_OR_KEYWORD
-    ]
-    names = [name for name, _ in arguments if name not in supplied_arguments(group) and name not in positional]
-    if group in ANY_ORDER:
+    supplied, positional_count = supplied_arguments(group), POSITIONAL.get(group, 0)
+    arguments: dict[str, Argument] = {}
+    for index, (name, argument) in enumerate(arguments_of(target)):
+        parameter = argument.parameter
+        is_positional = index < positional_count and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         # A module class without a constructor has *args and **kwargs, which are left empty.
-        names = [name for name in names if "VAR" not in dict(arguments)[name].parameter.kind.name]
-    if len(set(names)) < len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise UserError(f"{kind!r}: argument {repeated!r} of its constructor is also a field of a set of parameters; rename one")
-    for name in names:
-        _check_parameter(dict(arguments)[name].parameter, name, group, kind)
-    return {name: dict(arguments)[name] for name in names}
+        stays_empty = group in ANY_ORDER and "VAR" in parameter.kind.name
+        if name in supplied or is_positional or stays_empty:
+            continue
+        if name in arguments:
+            raise UserError(f"{kind!r}: argument {name!r} of its constructor is also a field of a set of parameters; rename one")
+        arguments[name] = argument
+    for name, argument in arguments.items():
+        _check_parameter(argument.parameter, name, group, kind)
+    return arguments
 
 
 def _check_parameter(parameter: inspect.Parameter, name: str, group: str, kind: str) -> None:
@@ -177,10 +178,12 @@ def per_client_parameters(group: str, kind: str) -> frozenset[str]:
     """Return the names of a component's parameters that may differ between clients."""
     if group not in PER_CLIENT_GROUPS:
         return frozenset()
-    target = resolve(group, kind)
-    arguments = _key_arguments(target, group, kind)
-    not_nested = ((name, argument) for name, argument in arguments.items() if name not in NESTED)
-    return frozenset(name for name, argument in not_nested if takes_per_client(annotation_of(argument.owner, name)))
+    names = []
+    for name, argument in _key_arguments(resolve(group, kind), group, kind).items():
+        # The annotation of a nested component may name a type that is imported for type checkers only.
+        if name not in NESTED and takes_per_client(annotation_of(argument.owner, name)):
+            names.append(name)
+    return frozenset(names)
 
 
 @cache
@@ -251,7 +254,9 @@ class _ComponentOf:
         It must not contain one of that group itself, and must not let clients share a sub-channel.
         """
         target = resolve(self.group, kind)
-        return self.group not in argument_names(target) and not (self.group == "scheduler" and target.contends)
+        holds_its_group = self.group in argument_names(target)
+        lets_clients_share = self.group == "scheduler" and target.contends
+        return not holds_its_group and not lets_clients_share
 
     def read(self, value: object) -> object:
         """Return the validated section of a table; a section is returned unchanged. Raises errors of pydantic."""
@@ -281,9 +286,12 @@ class _ComponentOf:
             kinds.append(table)
         address = {"type": "string", "pattern": OWN_CLASS, "description": "A class of your own, as package.module:Class."}
         kinds.append({"type": "object", "title": "a class of your own", "properties": {"kind": address}, "required": ["kind"]})
-        nested = self.group in BY_GROUP and not self.by_group
-        end = IN_A_GROUP if nested else THAT_FIT if self.fits is not None else ""
-        return {"anyOf": kinds, "$comment": f"{KINDS_OF}{self.group}{end}"}
+        ending = ""
+        if self.group in BY_GROUP and not self.by_group:
+            ending = IN_A_GROUP
+        elif self.fits is not None:
+            ending = THAT_FIT
+        return {"anyOf": kinds, "$comment": f"{KINDS_OF}{self.group}{ending}"}
 
 
 def component_of(
@@ -344,17 +352,17 @@ def construct(
     """
     constructor = resolve(group, section.kind)
     is_users = is_own(group, section.kind)
-    keywords = {
-        name: _construct_nested(value, name, f"{path}.{name}", supplied) if isinstance(value, Component) else value
-        for name, value in keywords.items()
-    }
-    taken = supplied_arguments(group) & argument_names(constructor)
-    used = {name: supplied[name] for name in taken if name in supplied}
+    arguments: Keywords = {}
+    for name, value in keywords.items():
+        is_nested = isinstance(value, Component)
+        arguments[name] = _construct_nested(value, name, f"{path}.{name}", supplied) if is_nested else value
+    supplied_names = supplied_arguments(group) & argument_names(constructor) & supplied.keys()
+    supplied_values = {name: supplied[name] for name in supplied_names}
     # If the constructor refuses a supplied value, the error names the key of the scenario that the value came from.
-    keys = {name: key for name, key in _SUPPLIED_BY.items() if name in used}
+    keys = {name: key for name, key in _SUPPLIED_BY.items() if name in supplied_names}
     try:
-        with name_refusals(path, {*keywords, *used}, keys):
-            component = constructor(**gather_keywords(constructor, keywords), **used)
+        with name_refusals(path, {*arguments, *supplied_names}, keys):
+            component = constructor(**gather_keywords(constructor, arguments), **supplied_values)
     except UserError:
         raise
     except ValueError as error:
@@ -404,7 +412,7 @@ def name_refusals(path: str, names: Iterable[str], keys: Mapping[str, str] = _SU
 
 def name_parameters(count: int) -> set[str]:
     """Return the parameter names "0.name", "1.name", ... that `check_unique` refuses, for `name_refusals` of `count` tables."""
-    return {f"{place}.name" for place in range(count)}
+    return {f"{index}.name" for index in range(count)}
 
 
 def key_at(path: str, name: str, keys: Mapping[str, str] = _SUPPLIED_BY) -> str:

@@ -47,11 +47,13 @@ def annotation_of(target: object, name: str) -> Any:
 
 def _resolve_type_parameter(target: object, hint: object) -> object:
     """Return the type that `target` gives a type parameter of its generic parent; return other annotations unchanged."""
-    bases = [base for parent in getattr(target, "__mro__", ()) for base in getattr(parent, "__orig_bases__", ())]
-    for base in bases if isinstance(hint, typing.TypeVar) else ():
-        arguments = dict(zip(getattr(get_origin(base), "__parameters__", ()), get_args(base), strict=False))
-        if arguments.get(hint, hint) is not hint:
-            return arguments[hint]
+    if not isinstance(hint, typing.TypeVar):
+        return hint
+    for parent in getattr(target, "__mro__", ()):
+        for base in getattr(parent, "__orig_bases__", ()):
+            arguments = dict(zip(getattr(get_origin(base), "__parameters__", ()), get_args(base), strict=False))
+            if arguments.get(hint, hint) is not hint:
+                return arguments[hint]
     return hint
 
 
@@ -124,7 +126,10 @@ def _options(hint: object) -> list[Any]:
     """Return the members of a union, those of unions within it too; any other hint alone."""
     if get_origin(hint) not in (Union, types.UnionType):
         return [hint]
-    return [option for member in get_args(hint) for option in _options(_unwrap(member))]
+    options = []
+    for member in get_args(hint):
+        options += _options(_unwrap(member))
+    return options
 
 
 def _is_array(hint: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scenarios.schema.errors import UserError
@@ -62,7 +62,9 @@ def replace_classes(value: object) -> Any:
         return {key: replace_classes(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [replace_classes(inner) for inner in value]
-    return place_of(value) if inspect.isclass(value) or inspect.isfunction(value) else value
+    if inspect.isclass(value) or inspect.isfunction(value):
+        return place_of(value)
+    return value
 
 
 def registered_names(group: str) -> dict[str, str]:
@@ -95,7 +97,11 @@ def refuse_unnamed(tables: object, path: str = "") -> None:
 
     `path`: path of `tables` in the scenario, for the message.
     """
-    items = tables.items() if isinstance(tables, Mapping) else enumerate(tables) if isinstance(tables, list | tuple) else ()
+    items: Iterable[tuple[Any, object]] = ()
+    if isinstance(tables, Mapping):
+        items = tables.items()
+    elif isinstance(tables, list | tuple):
+        items = enumerate(tables)
     for key, inner in items:
         key_path = f"{path}.{key}" if path else str(key)
         if isinstance(inner, str) and inner.startswith(f"{IN_MEMORY}:"):

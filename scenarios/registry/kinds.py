@@ -304,7 +304,9 @@ def known_names(group: str) -> dict[str, str]:
 
     Names of installed packages, and those registered in this process, are left out if foreign code is forbidden.
     """
-    return dict(BUILT_IN[group]) if own_code_forbidden() else registered_names(group) | shared_names(group)
+    if own_code_forbidden():
+        return dict(BUILT_IN[group])
+    return registered_names(group) | shared_names(group)
 
 
 def supplied_arguments(group: str) -> frozenset[str]:
@@ -367,14 +369,16 @@ def _refuse_name_collision(module_name: str) -> None:
 
 def check_trusted(group: str, kind: str) -> None:
     """Raise UserError if `kind` is foreign code and foreign code may not be imported."""
-    if is_own(group, kind) and (":" in kind or kind in registered_names(group) | shared_names(group)):
+    # An unknown name is no foreign code: it is refused as unknown, later.
+    is_known = ":" in kind or kind in registered_names(group) | shared_names(group)
+    if is_own(group, kind) and is_known:
         refuse_own_code(kind)
 
 
 def load_own(place: str) -> Any:
-    """Import and return the user's own object at "package.module:Name".
+    """Import and return the user's own object at "package.module:Name". The working folder joins the import path (`sys.path`).
 
-    UserError: it cannot be imported, or this process must not run users' code (`refuse_own_code`).
+    Raises UserError if it cannot be imported, or within `forbid_own_code`, where no code of users may run.
     """
     refuse_own_code(place)
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", place):
@@ -397,5 +401,6 @@ def load_own(place: str) -> Any:
     except BaseException as error:  # a user's module may raise anything on import, sys.exit included
         raise UserError(f"{place!r} cannot be imported: {describe_own_error(error)}; fix the module") from error
     if not hasattr(module, name):
-        raise UserError(f"module {module_name!r} has no {name!r}; {did_you_mean(name, [n for n in dir(module) if n[0] != '_'])}")
+        public_names = [member for member in dir(module) if member[0] != "_"]
+        raise UserError(f"module {module_name!r} has no {name!r}; {did_you_mean(name, public_names)}")
     return getattr(module, name)

@@ -63,7 +63,10 @@ WITHIN: dict[str, type] = {"scheduler": Scheduler}
 
 def member_names(protocol: type) -> list[str]:
     """Return the names of a Protocol's attributes and methods."""
-    names = dict.fromkeys(name for base in _bases(protocol) for name in (*vars(base), *vars(base).get("__annotations__", ())))
+    names: dict[str, None] = {}  # each name once, in order
+    for base in _bases(protocol):
+        # An attribute without a value stands among the annotations only.
+        names |= dict.fromkeys([*vars(base), *vars(base).get("__annotations__", ())])
     return [name for name in names if not name.startswith("_")]
 
 
@@ -94,7 +97,8 @@ def optional_members(protocol: type) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for base in _bases(protocol):
         for name, value in vars(base).items():
-            if not name.startswith("_") and (hasattr(value, OPTIONAL) or not (callable(value) or isinstance(value, property))):
+            is_attribute = not callable(value) and not isinstance(value, property)
+            if not name.startswith("_") and (is_attribute or hasattr(value, OPTIONAL)):
                 result.setdefault(name, value)
     return result
 

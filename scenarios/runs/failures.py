@@ -48,10 +48,9 @@ def name_own_failures(scenario: Scenario, simulation: Simulation) -> Iterator[No
                 where = _moment_text(scenario, simulation, failure.path)
             raise UserError(f"{failure.text} ({where})") from error
         if isinstance(error, MemoryError):
-            names_key = str(error).startswith(_LEARNER_KEYS)
-            message = (
-                f"learner.{error}" if names_key else f"this machine has no more memory ({first_line(error) or 'MemoryError'})"
-            )
+            message = f"this machine has no more memory ({first_line(error) or 'MemoryError'})"
+            if str(error).startswith(_LEARNER_KEYS):
+                message = f"learner.{error}"
             raise UserError(f"{message} ({_moment_text(scenario, simulation)})") from error
         if isinstance(error, ParameterError) and error.name in _REFUSED_IN_RUN:
             message = str(error.rename(_REFUSED_IN_RUN[error.name]))

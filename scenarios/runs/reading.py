@@ -63,8 +63,11 @@ def _check_depth(tables: Tables, path: str) -> Tables:
             raise UserError(
                 f"scenario file {path!r} has tables within each other more than {_MOST_LEVELS} times; no key has so many"
             )
-        inner = [entry for table in level for entry in (table.values() if isinstance(table, dict) else table)]
-        level = [entry for entry in inner if isinstance(entry, dict | list)]
+        next_level: list[Any] = []
+        for table in level:
+            entries = table.values() if isinstance(table, dict) else table
+            next_level += [entry for entry in entries if isinstance(entry, dict | list)]
+        level = next_level
     return tables
 
 
@@ -132,16 +135,21 @@ def parse(tables: Mapping[str, object], source: str = "scenario") -> Scenario:
         return Scenario.model_validate(dict(tables))
     except ValidationError as error:
         # A key with several possible types has an error for each of them: join these to one line.
-        messages: dict[str, list[str]] = {}
-        for key, reason in dict.fromkeys(_explain(tables, problem) for problem in error.errors()):
-            messages.setdefault(key, []).append(reason)
-        optional = {
-            _explain(tables, problem)[0] for problem in error.errors()[:_MOST_MESSAGES] if _may_be_left_out(tables, problem)
-        }
-        leave_out = f', or "{NO_VALUE}" to leave it out'
-        lines = [f"{key}{', or '.join(reasons)}{leave_out if key in optional else ''}" for key, reasons in messages.items()]
-        more = [f"and {len(lines) - _MOST_MESSAGES} more"] if len(lines) > _MOST_MESSAGES else []
-        raise UserError("\n".join(f"{source}: {line}" for line in lines[:_MOST_MESSAGES] + more)) from error
+        reasons_of: dict[str, list[str]] = {}
+        for refused_key, reason in dict.fromkeys(_explain(tables, problem) for problem in error.errors()):
+            reasons_of.setdefault(refused_key, []).append(reason)
+        optional_keys = set()
+        for problem in error.errors()[:_MOST_MESSAGES]:
+            if _may_be_left_out(tables, problem):
+                refused_key, _ = _explain(tables, problem)
+                optional_keys.add(refused_key)
+        lines = []
+        for refused_key, reasons in reasons_of.items():
+            remedy = f', or "{NO_VALUE}" to leave it out' if refused_key in optional_keys else ""
+            lines.append(f"{refused_key}{', or '.join(reasons)}{remedy}")
+        if len(lines) > _MOST_MESSAGES:
+            lines[_MOST_MESSAGES:] = [f"and {len(lines) - _MOST_MESSAGES} more"]
+        raise UserError("\n".join(f"{source}: {line}" for line in lines)) from error
 
 
 def read(path: str | Path, assignments: Iterable[str] = ()) -> Tables:
@@ -161,9 +169,13 @@ def to_toml(scenario: Scenario) -> str:
 
 def _kind_first(value: object) -> Any:
     """Return a copy of `value` with the key `kind` first in every table, because it decides which other keys are allowed."""
-    if isinstance(value, dict):
-        return {key: _kind_first(value[key]) for key in sorted(value, key=lambda key: bool(key != "kind"))}
-    return [_kind_first(entry) for entry in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_kind_first(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    # The sort is stable: all other keys stay in their order.
+    keys = sorted(value, key=lambda key: bool(key != "kind"))
+    return {key: _kind_first(value[key]) for key in keys}
 
 
 # Messages in terms of a TOML file for pydantic's kinds of errors; other kinds keep pydantic's message.
@@ -218,7 +230,9 @@ def _may_be_left_out(tables: Mapping[str, Any], problem: Any) -> bool:
     try:
         Scenario.model_validate(changed)
     except ValidationError as error:
-        return all(_written_keys(changed, other["loc"], other["type"])[: len(keys)] != keys for other in error.errors())
+        # Errors of other keys do not count.
+        still_refused = [_written_keys(changed, other["loc"], other["type"]) for other in error.errors()]
+        return all(refused[: len(keys)] != keys for refused in still_refused)
     return True
 
 
@@ -235,10 +249,14 @@ def _written_keys(tables: Any, loc: tuple[str | int, ...], kind: str) -> list[st
     # pydantic adds the branches of a union to the path of keys: keep only names that the user wrote, and the missing key.
     keys: list[str | int] = []
     for i, name in enumerate(loc):
-        is_written = name in tables if isinstance(tables, dict) else isinstance(tables, list) and isinstance(name, int)
+        is_key = isinstance(tables, dict) and name in tables
+        is_index = isinstance(tables, list) and isinstance(name, int)
+        is_written = is_key or is_index
         if is_written:
             tables = tables[name]
+        is_missing_key = kind == "missing" and i == len(loc) - 1
         # An own refusal may name a key that is absent. A branch that is a function has its call as a name, with brackets.
-        if is_written or (kind == "missing" and i == len(loc) - 1) or (kind == "refused" and "(" not in str(name)):
+        is_refused_key = kind == "refused" and "(" not in str(name)
+        if is_written or is_missing_key or is_refused_key:
             keys.append(name)
     return keys

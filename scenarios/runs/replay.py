@@ -63,8 +63,9 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
         if summary["ended"] == INTERRUPTED:
             raise KeyboardInterrupt
         # Leave out the table that a later command adds to the folder.
-        tables = sorted({file.name for run_folder in (folder, copy) for file in run_folder.glob("*.parquet")} - {WHAT_IFS})
-        lines = [line for name in tables if (line := _difference(folder / name, copy / name)) is not None]
+        tables = {file.name for file in (*folder.glob("*.parquet"), *copy.glob("*.parquet"))} - {WHAT_IFS}
+        differences = [_difference(folder / name, copy / name) for name in sorted(tables)]
+        lines = [difference for difference in differences if difference is not None]
     if not lines:
         return []
     original = read_summary(folder)
@@ -81,20 +82,21 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
 def _difference(first_file: Path, second_file: Path) -> str | None:
     """Return the first difference between a table of two runs as a line; None if the files are equal."""
     table = first_file.name
-    if not (first_file.is_file() and second_file.is_file()):
-        return f"{table}: is only in the {'first' if first_file.is_file() else 'second'} run"
+    if not second_file.is_file():
+        return f"{table}: is only in the first run"
+    if not first_file.is_file():
+        return f"{table}: is only in the second run"
     if first_file.read_bytes() == second_file.read_bytes():
         return None
     first, second = pq.read_table(first_file), pq.read_table(second_file)
     if first.num_rows != second.num_rows:
         return f"{table}: {first.num_rows} rows, and {second.num_rows} the second time"
     for name in dict.fromkeys([*first.schema.names, *second.schema.names]):
-        old, new = _values(first, name), _values(second, name)
-        values = zip(old, new, strict=True)
-        # NaN differs from itself, but two NaN count as equal.
-        row = next((row for row, (a, b) in enumerate(values) if a != b and (a == a or b == b)), None)
-        if row is not None:
-            return f"{table}: {name} of row {row} is {old[row]}, and {new[row]} the second time"
+        for row, (old, new) in enumerate(zip(_values(first, name), _values(second, name), strict=True)):
+            # Only NaN differs from itself; two NaN count as equal.
+            both_nan = old != old and new != new
+            if old != new and not both_nan:
+                return f"{table}: {name} of row {row} is {old}, and {new} the second time"
     return f"{table}: the same values in other bytes"
 
 

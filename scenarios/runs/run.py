@@ -128,7 +128,9 @@ def simulate(
     with stop_requests() as stop, (wall or WallLimit()).enforce(stop), built.start_workers(), make_folder(out), hold_lock(out):
         # Check again, because another process may have begun a run there.
         check_run(out, overwrite, files)
-        return _start_run(built, scenario, out, files, fixed_tables, stop, after_round, checkpoint_s)
+        return _start_run(
+            built, scenario, out, files, fixed_tables, stop=stop, after_round=after_round, checkpoint_s=checkpoint_s
+        )
 
 
 def _start_run(
@@ -137,6 +139,7 @@ def _start_run(
     out: Path,
     files: list[str],
     fixed_tables: Mapping[str, pa.Table],
+    *,
     stop: StopRequest,
     after_round: Callable[[Simulation], None] | None,
     checkpoint_s: float,
@@ -147,12 +150,15 @@ def _start_run(
     arguments are those of `_simulate`.
     """
     with report_state(out):
+        # First the marker that lists the files: netsim removes only listed files, so that a killed process leaves no other.
         marker = open_run(out, files)
         atomic.write(out / SCENARIO, to_toml(scenario).encode())
         for name, table in fixed_tables.items():
             with atomic.open_replacement(out / f"{name}.parquet") as file:
                 pq.write_table(table, file, compression="zstd")
-        return _simulate(built, scenario, marker, None, stop, after_round, checkpoint_s)
+        return _simulate(
+            built, scenario, marker, state=None, stop=stop, after_round=after_round, checkpoint_s=checkpoint_s
+        )
 
 
 def go_on(
@@ -190,14 +196,19 @@ def go_on(
                 refuse_changed(str(out), latest(state["own_code"]), own_code(scenario))
             built = machines.build(scenario)
         begin(built.simulation)
-        if state is None:
+        if state is None:  # interrupted before the first checkpoint: begin again
             fixed_tables = make_fixed_tables(built, scenario)
             files = files_of(scenario, fixed_tables)
             check_run(folder, True, files)
             with built.start_workers():
-                return _start_run(built, scenario, folder, files, fixed_tables, stop, after_round, checkpoint_s)
+                return _start_run(
+                    built, scenario, folder, files, fixed_tables, stop=stop, after_round=after_round, checkpoint_s=checkpoint_s
+                )
         with built.start_workers(), report_state(folder):
-            return _simulate(built, scenario, read_run_marker(folder), state, stop, after_round, checkpoint_s)
+            marker = read_run_marker(folder)
+            return _simulate(
+                built, scenario, marker, state=state, stop=stop, after_round=after_round, checkpoint_s=checkpoint_s
+            )
 
 
 def _refuse_changed_files(out: Path, state: State, scenario: Scenario) -> None:
@@ -212,6 +223,7 @@ def _simulate(
     built: World,
     scenario: Scenario,
     marker: Marker,
+    *,
     state: State | None,
     stop: StopRequest,
     after_round: Callable[[Simulation], None] | None,
@@ -278,8 +290,9 @@ def _simulate(
 
 def summary_identity(scenario: Scenario, code: list[Notes]) -> Notes:
     """Return the identity of a run for its summary. `code`: fingerprints of the user's code that it used."""
-    same_code = len(code) <= 1
-    return {"own_code": code, "run_id": run_id(study_digest(scenario, latest(code)), scenario.seed) if same_code else None}
+    if len(code) > 1:
+        return {"own_code": code, "run_id": None}  # a run of different code has no identity
+    return {"own_code": code, "run_id": run_id(study_digest(scenario, latest(code)), scenario.seed)}
 
 
 def _simulate_rounds(
@@ -318,7 +331,7 @@ def _simulate_rounds(
         simulation.run(after_round=on_round)
     except KeyboardInterrupt:
         return INTERRUPTED
-    return simulation.ended or INTERRUPTED
+    return simulation.ended or INTERRUPTED  # `ended` is empty if the simulation stopped before its end
 
 
 @contextmanager

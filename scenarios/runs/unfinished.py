@@ -40,6 +40,8 @@ def read_unfinished(out: Path) -> tuple[Scenario, Tables | None]:
     if not (out / SCENARIO).is_file():
         raise not_a_run(out)
     listed = read_run_marker(out).files
+    # The process was killed before the first checkpoint, or the run can have none. A checkpoint that is listed, but missing after
+    # an interrupt, was removed: `checkpoint.load` then raises.
     if not checkpoint.exists(out) and (ending is None or checkpoint.FILE not in listed):
         return load(str(out / SCENARIO)), None
     remedy = f"run it again: netsim run {out / SCENARIO} --out {out} --overwrite"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,20 +29,20 @@ def describe_wait(simulation: Simulation) -> str:
         when = f"; the next client comes or goes at {next_s:,.10g} s" if next_s < float("inf") else ""
         present = int(pool.presence.on.sum())
         return f"clients or messages: no update is under way, {present:,} of {pool.count:,} clients are present{when}"
-    # An outcome time of NaN means no outcome yet. Reading `in_flight` would change the run.
-    in_flight = [update for update in list(pool.alive_now.values()) if update.outcome_s != update.outcome_s]
+    # Not `pool.in_flight`: reading it would change the run. The list is a copy, since the run goes on in another thread.
+    in_flight = [update for update in list(pool.alive_now.values()) if math.isnan(update.outcome_s)]
     phases = Counter(map(_phase, in_flight))
     counts = ", ".join(f"{phases[name]:,} {name}" for name in _PHASES if phases[name])
-    return f"{under_way:,} updates" + (f" ({counts})" if counts else "")
+    return f"{under_way:,} updates ({counts})" if counts else f"{under_way:,} updates"
 
 
 def _phase(update: Update) -> str:
-    """Return the phase of an update in flight, as text."""
-    if update.upload_start_s == update.upload_start_s:  # NaN: not reached
+    """Return the phase of an update in flight, as text. Times of steps that it has not reached are NaN."""
+    if not math.isnan(update.upload_start_s):
         return "sending"
-    if update.compute_end_s == update.compute_end_s:
+    if not math.isnan(update.compute_end_s):
         return "waiting to send"
-    return "computing" if update.compute_start_s == update.compute_start_s else "downloading"
+    return "downloading" if math.isnan(update.compute_start_s) else "computing"
 
 
 class Watch:

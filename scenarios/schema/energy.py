@@ -31,10 +31,10 @@ class Battery(Section):
     @model_validator(mode="after")
     def _check_charging(self) -> Self:
         """Refuse a charger's power without times at the charger, and such times without power."""
-        supplies = not _is_zero(self.charge_w)
-        if supplies and self.charging is None:
+        has_power = not _is_zero(self.charge_w)
+        if has_power and self.charging is None:
             raise problem(("charge_w",), _dump(self.charge_w), "is supplied at no time; say in charging when, or leave it out")
-        if self.charging is not None and not supplies:
+        if self.charging is not None and not has_power:
             raise problem(("charging", "kind"), self.charging.kind, "charges nothing; give charge_w > 0, or leave it out")
         return self
 

@@ -35,8 +35,11 @@ def name_source(source: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
+        text = str(error)
         # The block may have put the same name in front already.
-        raise UserError(str(error) if str(error).startswith(f"{source}:") else f"{source}: {error}") from error
+        if not text.startswith(f"{source}:"):
+            text = f"{source}: {text}"
+        raise UserError(text) from error
 
 
 _LONGEST = 500
@@ -58,12 +61,18 @@ _PACKAGES = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "pla
 def users_line(error: BaseException) -> str:
     """Return ", FILE, line N" for the line of the user's code that raised an exception; empty if the user's code did not run."""
     calls = groupby(traceback.extract_tb(error.__traceback__), lambda frame: frame.filename.startswith(_NETSIM_PATHS))
-    # Calls go from netsim into other code, and perhaps back into netsim.
-    outside = [list(frames) for is_netsim, frames in calls if not is_netsim]
-    # Of a call by way of a package (torch, for a user's network), or an error in one (NumPy), the user's line is more useful.
-    own = ([frame for frame in frames if not frame.filename.startswith(_PACKAGES)] for frames in outside)
-    frames = next(filter(None, own), outside[0] if outside else [])
-    return f", {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
+    # Calls go from netsim into other code, and perhaps back into netsim: each list is one stay outside.
+    stays = [list(frames) for is_netsim, frames in calls if not is_netsim]
+    if not stays:
+        return ""
+    shown = stays[0][-1]
+    for frames in stays:
+        own_frames = [frame for frame in frames if not frame.filename.startswith(_PACKAGES)]
+        # Of a call by way of a package (torch, for a user's network), or an error in one (NumPy), the user's line is more useful.
+        if own_frames:
+            shown = own_frames[-1]
+            break
+    return f", {shown.filename}, line {shown.lineno}"
 
 
 def describe_own_error(error: BaseException) -> str:

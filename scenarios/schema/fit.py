@@ -123,28 +123,24 @@ def _check_aggregation(scenario: Scenario) -> None:
         raise problem(("learner", "staleness", "kind"), learner.staleness.kind, reason)
     reports_received = learner.reported_losses == "received"
     policy = scenario.policy
-    uses_losses = learner.client_losses or (
-        not scenario.server.slotted and policy is not None and resolve("policy", policy.kind).needs_losses
-    )
-    for key, value, changed in (
-        ("reported_losses", "received", reports_received),
-        ("reported_rms", learner.reported_rms, learner.reported_rms != "all"),
-    ):
-        if changed and not uses_losses:
-            reason = "nobody goes by losses; leave it out, set client_losses, or choose a policy by loss"
-            raise problem(("learner", key), value, reason)
+    policy_uses_losses = not scenario.server.slotted and policy is not None and resolve("policy", policy.kind).needs_losses
+    if not learner.client_losses and not policy_uses_losses:
+        reason = "nobody goes by losses; leave it out, set client_losses, or choose a policy by loss"
+        if reports_received:
+            raise problem(("learner", "reported_losses"), learner.reported_losses, reason)
+        if learner.reported_rms != "all":
+            raise problem(("learner", "reported_rms"), learner.reported_rms, reason)
     # Both need one more pass over all samples, the time of which is worked out for whole updates only.
     if (reports_received or demands.extra_pass is not None) and scenario.work is not None and scenario.work.partial_share:
         cause = "reported_losses" if demands.extra_pass is None else demands.name
         reason = f"{cause} has clients go through all their samples, which takes its time as of whole work; leave it out"
         raise problem(("work", "partial_share"), scenario.work.partial_share, reason)
-    payload, privacy = scenario.payload, scenario.privacy
+    privacy = scenario.privacy
+    protection = None if privacy is None or privacy.mode == "none" else privacy.mechanism
+    up, down = scenario.payload.compression.kind, scenario.payload.down_compression.kind
     try:
         check_exact(
-            demands,
-            protection=None if privacy is None or privacy.mode == "none" else privacy.mechanism,
-            up=None if payload.compression.kind == "none" else payload.compression.kind,
-            down=None if payload.down_compression.kind == "none" else payload.down_compression.kind,
+            demands, protection=protection, up=None if up == "none" else up, down=None if down == "none" else down
         )
     except ParameterError as error:
         table = "privacy" if error.name == "mechanism" else "payload"

@@ -50,7 +50,7 @@ def _why_not(target: str, scenario: Scenario) -> str | None:
     """Return why there is no such `target` in `scenario`, with the remedy; None if there is."""
     server = scenario.server
     instant = scenario.slots is not None and scenario.slots.start == "zero"
-    there = {
+    exists = {
         "network": scenario.network is not None,
         "channels": scenario.channels is not None,
         "peers": server.sends_between_clients and not instant,
@@ -58,7 +58,7 @@ def _why_not(target: str, scenario: Scenario) -> str | None:
         "uplink": server.sends_updates,
         "downlink": server.sends_updates,
     }
-    if there[target]:
+    if exists[target]:
         return None
     reasons = {
         "channels": "there are no sub-channels; give [channels] and [scheduler], or ",
@@ -67,6 +67,7 @@ def _why_not(target: str, scenario: Scenario) -> str | None:
     }
     if target == "peers" and server.sends_between_clients:
         reasons["peers"] = "with slots.start = 'zero' messages take no time and none is lost; set slots.start to 'agreement', or "
-    missing = reasons.get(target, f"server.kind = {server.kind!r} sends no models and updates; ")
-    names = [f"{name!r}" for name in get_args(Jammed) if there[name]]
-    return f"{missing}set jams to {' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))}"
+    reason = reasons.get(target, f"server.kind = {server.kind!r} sends no models and updates; ")
+    *names, last_name = [repr(name) for name in get_args(Jammed) if exists[name]]
+    allowed = f"{', '.join(names)} or {last_name}" if names else last_name
+    return f"{reason}set jams to {allowed}"

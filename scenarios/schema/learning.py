@@ -333,40 +333,48 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # sections are fr
         optimizer, server_optimizer = self.optimizer, self.server_optimizer
         parameters = optimizer.parameters() if optimizer.kind == "sgd" else {}
         # The rate of a user's optimizer is unknown until it is built, and checked then; 1 passes here.
-        is_own_optimizer = is_own("optimizer", optimizer.kind)
+        rate = 1.0 if is_own("optimizer", optimizer.kind) else parameters.get("learning_rate")
+        server_rate = server_optimizer.parameters()["learning_rate"] if server_optimizer.kind == "sgd" else None
         # The key with which the user gave training of their own, for messages. At most one of the two is given.
-        training_key = "local_training" if self.local_training is not None else "trainer" if self.trainer is not None else None
+        training_key = None
+        if self.local_training is not None:
+            training_key = "local_training"
+        elif self.trainer is not None:
+            training_key = "trainer"
         try:
             check_demands(
                 self.aggregation.demands,
                 optimizer=optimizer.kind,
-                rate=1.0 if is_own_optimizer else parameters.get("learning_rate"),
+                rate=rate,
                 momentum=parameters.get("momentum", 0.0),
                 options=self.options(),
                 own_training=training_key,
                 server_optimizer=server_optimizer.kind,
-                server_rate=server_optimizer.parameters()["learning_rate"] if server_optimizer.kind == "sgd" else None,
+                server_rate=server_rate,
             )
         except ParameterError as error:
             raise problem(tuple(error.name.split(".")), error.value, error.reason) from error
 
     def components(self) -> dict[str, Component]:
         """Return the tables with a `kind`, by their keys, which are also the names of the sorts of component."""
-        return {
+        components: dict[str, Component] = {
             "partition": self.partition,
             "network": self.network,
             "optimizer": self.optimizer,
             "aggregation": self.aggregation,
             "staleness": self.staleness,
             "server_optimizer": self.server_optimizer,
-            **({} if self.trainer is None else {"trainer": self.trainer}),
         }
+        if self.trainer is not None:
+            components["trainer"] = self.trainer
+        return components
 
     def options(self) -> LearnerOptions:
         """Return the options as `models.fl` takes them, without pydantic: each component as a dictionary."""
         values = {option.name: getattr(self, option.name) for option in fields(LearnerOptions)}
         values |= {name: component_options(component) for name, component in self.components().items()}
-        return LearnerOptions(**{**values, "data": DataOptions(**dict(self.data))})
+        values["data"] = DataOptions(**dict(self.data))
+        return LearnerOptions(**values)
 
 
 def component_options(section: Any) -> dict[str, Any]:

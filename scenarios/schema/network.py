@@ -24,10 +24,11 @@ _GENERATED = {
 
 def _read_places(value: object) -> object:
     """Return `value` unchanged; refuse anything but a word for all clients and a list of nodes."""
-    named = isinstance(value, list) and value and all(isinstance(node, str) for node in value)
-    if not named and value not in ("leaves", "others"):
-        raise refusal('must be "leaves", "others", or a list with the node of each client')
-    return value
+    if value in ("leaves", "others"):
+        return value
+    if isinstance(value, list) and value and all(isinstance(node, str) for node in value):
+        return value
+    raise refusal('must be "leaves", "others", or a list with the node of each client')
 
 
 _PLACES_JSON: dict[str, Any] = {"anyOf": [{"enum": ["leaves", "others"]}, {"type": "array", "items": {"type": "string"}}]}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from scenarios.registry.kinds import BUILT_IN, known_names
 from scenarios.schema.scenario import Scenario
@@ -26,15 +27,20 @@ class OwnComponent:
 
 def own_components(scenario: Scenario) -> list[OwnComponent]:
     """Return all users' components of a scenario, without those of other variants of its sweep, which a run does not use."""
-    # Look names up in all groups at once: entry points of different groups hardly ever share a name.
-    groups = [(known_names(group), built_in) for group, built_in in reversed(BUILT_IN.items())]
-    named = {name: place for known, built_in in groups for name, place in known.items() if name not in built_in}
+    # Look names up in all groups at once: entry points of different groups hardly ever share a name. The first group counts.
+    named: dict[str, str] = {}
+    for group, built_in in reversed(BUILT_IN.items()):
+        named |= {name: place for name, place in known_names(group).items() if name not in built_in}
     return list(_find_components(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True), "", named))
 
 
 def _find_components(value: object, path: str, named: Mapping[str, str]) -> Iterator[OwnComponent]:
-    """Yield the users' components in tables of a scenario. `named`: addresses of registered names."""
-    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    """Yield the users' components in `value`, which is at `path` of a scenario; `named`: addresses of registered names."""
+    items: Iterable[tuple[Any, object]] = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, list | tuple):
+        items = enumerate(value)
     for key, inner in items:
         key_path = f"{path}.{key}" if path else str(key)
         if isinstance(inner, str) and (key == "kind" or path in OWN_FUNCTIONS or key_path in OWN_FUNCTIONS):

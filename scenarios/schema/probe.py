@@ -45,7 +45,9 @@ class Probe(Section):
     @model_validator(mode="after")
     def _check_untimed(self) -> Self:
         """Refuse keys about the course of a probe where probes take no time."""
-        for name in _TIMED_KEYS if not self.timed else ():
+        if self.timed:
+            return self
+        for name in _TIMED_KEYS:
             # A key with its default is accepted, because a saved scenario has all defaults filled in.
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise problem((name,), getattr(self, name), "leave it out: with timed = false nothing is sent")
@@ -81,17 +83,18 @@ def check_probes(scenario: "Scenario") -> None:
     if policy is not None and server.slotted and is_own("policy", policy.kind) and resolve("policy", policy.kind).probes:
         reason = "asks clients for their loss before it selects; with slots all clients test the model anyway; set probes = False"
         raise problem(("policy", "kind"), policy.kind, reason)
-    asking: list[tuple[tuple[str | int, ...], Component, Server]]
+    # Policies that ask: the path of the tables of a coordinator, its policy and its server.
+    asking: list[tuple[tuple[str | int, ...], Component, Server]] = []
     if scenario.edges is not None:
         asking = [(("edges", "tiers", i), tier.policy, tier.server) for i, tier in scenario.edges.asking_tiers()]
-        who = "no policy of an edge of clients asks before it selects"
+        why_none = "no policy of an edge of clients asks before it selects"
     elif policy is not None:
         asking = [((), policy, server)] if policy_probes(scenario) else []
-        who = f"policy.kind = {policy.kind!r} does not ask for losses"
+        why_none = f"policy.kind = {policy.kind!r} does not ask for losses"
     else:
-        asking, who = [], "there is no policy"
+        why_none = "there is no policy"
     if not asking and scenario.probe is not None:
-        raise problem(("probe",), "..", f"{who} (probes = True of its class); leave it out")
+        raise problem(("probe",), "..", f"{why_none} (probes = True of its class); leave it out")
     for place, section, coordinator in asking:
         _check_asking(scenario, place, section, coordinator)
 

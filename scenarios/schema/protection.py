@@ -14,9 +14,10 @@ def also_released(scenario: Scenario) -> list[str]:
     releases = []
     kind = learner.aggregation.kind
     by_size = kind in ("size", "fednova", "port") or (kind == "fixed-share" and learner.aggregation.by == "size")
+    receivers = []
     # A user's aggregation receives the numbers of samples, and may use them.
-    by_size = by_size or is_own("aggregation", kind)
-    receivers = ["the weights of the aggregation"] if by_size else []
+    if by_size or is_own("aggregation", kind):
+        receivers.append("the weights of the aggregation")
     if scenario.policy is not None and "data_sizes" in argument_names(resolve("policy", scenario.policy.kind)):
         receivers.append("the policy")
     if receivers:
@@ -48,7 +49,10 @@ def guarantee_in_words(scenario: Scenario, leak: float, numbers: int | None, unp
         return f"Nothing is trained, so nothing is released: the leak is what releases would have spent.{together}"
     if privacy.mode == "none":
         return guarantee(mode="none", leak=leak, dimensions=numbers)
-    text = guarantee(mode=privacy.mode, leak=leak, dimensions=numbers - unprotected, delta=privacy.delta, unprotected=unprotected)
+    dimensions = numbers - unprotected
+    text = guarantee(mode=privacy.mode, leak=leak, dimensions=dimensions, delta=privacy.delta, unprotected=unprotected)
     text += together
     also = also_released(scenario)
-    return f"{text} Not protected beside updates: {'; '.join(also)}." if also else text
+    if also:
+        text += f" Not protected beside updates: {'; '.join(also)}."
+    return text

@@ -122,18 +122,21 @@ def reference() -> str:
     for name, places in headers.items():
         if name.startswith(KINDS_OF) or name == _PER_CLIENT:
             continue
-        lines += ["", f"## {name}", "", f"In the file: {', '.join(f'`{place}`' for place in places)}.", ""]
+        in_the_file = ", ".join(f"`{place}`" for place in places)
+        lines += ["", f"## {name}", "", f"In the file: {in_the_file}.", ""]
         lines += [_text(tables[name].get("description", "")), "", *_key_rows(tables[name], tables)]
     # Then the tables whose keys depend on `kind`, with a section for each built-in kind.
     for name in headers:
-        if name.startswith(KINDS_OF) and not name.endswith((IN_A_GROUP, THAT_FIT)):
-            lines += ["", f"## {name.replace('-', ' ').capitalize()}"]
-            if all("const" not in kind["properties"]["kind"] for kind in tables[name]["anyOf"]):
-                lines += ["", "None comes with netsim: all are your own."]
-            for kind in tables[name]["anyOf"]:
-                if "const" in kind["properties"]["kind"]:
-                    text = _paragraphs(kind.get("description", ""))
-                    lines += ["", f"### `{kind['properties']['kind']['const']}`", "", *text, *_key_rows(kind, tables)]
+        if not name.startswith(KINDS_OF) or name.endswith((IN_A_GROUP, THAT_FIT)):
+            continue
+        lines += ["", f"## {name.replace('-', ' ').capitalize()}"]
+        # The key `kind` of a built-in table has a constant value; that of a user's class has a pattern.
+        built_in = [table for table in tables[name]["anyOf"] if "const" in table["properties"]["kind"]]
+        if not built_in:
+            lines += ["", "None comes with netsim: all are your own."]
+        for table in built_in:
+            text = _paragraphs(table.get("description", ""))
+            lines += ["", f"### `{table['properties']['kind']['const']}`", "", *text, *_key_rows(table, tables)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -184,8 +187,10 @@ def _key_rows(table: JsonSchemaValue, tables: JsonSchemaValue) -> list[str]:
         if "const" in field:
             continue
         default = required.get(name) or _default(field, tables)
-        # pydantic leaves out a key's description that is the same as the table's.
-        meaning = field.get("description") or (tables[_name(field)].get("description", "") if "$ref" in field else "")
+        meaning = field.get("description", "")
+        if not meaning and "$ref" in field:
+            # pydantic leaves out a key's description that is the same as the table's.
+            meaning = tables[_name(field)].get("description", "")
         rows.append(f"| `{name}` | {_type(field)} | {default} | {_text(meaning)} |".replace("|  |", "| |"))
     return rows if len(rows) > 2 else ["No keys."]
 
@@ -215,7 +220,10 @@ def _text(description: str) -> str:
 
 def _paragraphs(description: str) -> list[str]:
     """Return the paragraphs of a docstring, each as one line with an empty line after it."""
-    return [line for paragraph in re.split(r"\n\s*\n", description.strip()) for line in (" ".join(paragraph.split()), "")]
+    lines = []
+    for paragraph in re.split(r"\n\s*\n", description.strip()):
+        lines += [" ".join(paragraph.split()), ""]
+    return lines
 
 
 def _type(field: JsonSchemaValue) -> str:
@@ -226,7 +234,11 @@ def _type(field: JsonSchemaValue) -> str:
             return "[per client](#values-per-client)"
         if name.startswith(KINDS_OF):
             anchor = name.removesuffix(IN_A_GROUP).removesuffix(THAT_FIT)
-            limit = " but by-group" if name.endswith(IN_A_GROUP) else " that fit" if name.endswith(THAT_FIT) else ""
+            limit = ""
+            if name.endswith(IN_A_GROUP):
+                limit = " but by-group"
+            elif name.endswith(THAT_FIT):
+                limit = " that fit"
             return f"[one of the {anchor.replace('-', ' ')}](#{anchor}){limit}"
         return f"[{name}](#{name.lower()})"
     if "enum" in field:
@@ -236,7 +248,8 @@ def _type(field: JsonSchemaValue) -> str:
     if "anyOf" in field:
         kinds = [kind for kind in field["anyOf"] if kind.get("type") != "null" and kind != {"const": NO_VALUE}]
         return " or ".join(dict.fromkeys(map(_type, kinds)))
-    kind = {"object": "table", "integer": "whole number"}.get(field.get("type", "any"), field.get("type", "any"))
+    json_type = field.get("type", "any")
+    kind = {"object": "table", "integer": "whole number"}.get(json_type, json_type)
     if kind == "array":
         return f"list of {_type(field.get('items', {}))}"
     if isinstance(field.get("additionalProperties"), dict):

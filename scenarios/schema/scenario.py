@@ -15,7 +15,7 @@ from scenarios.schema.network import Network
 from scenarios.schema.payload import Payload
 from scenarios.schema.probe import Probe, policy_probes
 from scenarios.schema.script import script_field
-from scenarios.schema.section import NO_VALUE, Section, default_table, problem
+from scenarios.schema.section import NO_VALUE, Section, Tables, default_table, problem
 from scenarios.schema.servers.edges import Edges
 from scenarios.schema.servers.flower import Flower, fill_implied, relax_required
 from scenarios.schema.servers.kinds import Jammer, has_slots, server_field
@@ -283,8 +283,8 @@ class Scenario(Section):
         if not has_slots(server):
             return value
         # Validators of the base class run later, so that a table left out by NO_VALUE is still there.
-        absent = [name for name in SLOT_TABLES if value.get(name, NO_VALUE) in (None, NO_VALUE)]
-        return {**value, **{name: {} for name in absent}}
+        defaults: Tables = {name: {} for name in SLOT_TABLES if value.get(name, NO_VALUE) in (None, NO_VALUE)}
+        return value | defaults
 
     @model_validator(mode="after")
     def _check_fit(self) -> Self:

@@ -43,17 +43,21 @@ class Section(BaseModel):
         # Docstrings are read from the source here, when a schema is wanted. Pydantic's `use_attribute_docstrings` would read them
         # at every import, and would miss the fields of a dataclass that a section derives from.
         described = handler(schema)
-        docs = {name: doc for base in reversed(cls.__mro__) for name, doc in attribute_docs(base).items()}
-        keys = handler.resolve_ref_schema(described)["properties"]
+        docs: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            docs |= attribute_docs(base)
+        key_schemas = handler.resolve_ref_schema(described)["properties"]
         for name, field in cls.model_fields.items():
-            key = keys[field.alias or name]
-            if (field.alias or name) in optional_keys(cls):
+            key = field.alias or name
+            schema_of_key = key_schemas[key]
+            if key in optional_keys(cls):
                 # TOML has no null, so `"none"` stands for it. A default of null means that the key may be absent.
-                kinds = [kind for kind in key.get("anyOf", ()) if kind != {"type": "null"}]
-                key["anyOf"] = [*kinds, {"const": NO_VALUE}]
+                kinds = [kind for kind in schema_of_key.get("anyOf", ()) if kind != {"type": "null"}]
+                schema_of_key["anyOf"] = [*kinds, {"const": NO_VALUE}]
             # Like pydantic, do not repeat the description of the table that the key holds.
-            if name in docs and field.description is None and handler.resolve_ref_schema(key).get("description") != docs[name]:
-                key["description"] = docs[name]
+            table_text = handler.resolve_ref_schema(schema_of_key).get("description")
+            if name in docs and field.description is None and table_text != docs[name]:
+                schema_of_key["description"] = docs[name]
         return described
 
     @model_validator(mode="before")

@@ -27,10 +27,12 @@ _OUTAGE_TIMES = (
 
 def _read_clients(value: object) -> object:
     """Return `value` unchanged; refuse anything but a group's name and a list of client numbers."""
-    numbers = isinstance(value, list) and all(isinstance(k, int) and not isinstance(k, bool) and k >= 0 for k in value)
-    if not (numbers or isinstance(value, str)):
-        raise refusal("must be a group's name, or a list of client numbers from 0")
-    return value
+    if isinstance(value, str):
+        return value
+    # A bool is an int in Python.
+    if isinstance(value, list) and all(isinstance(entry, int) and not isinstance(entry, bool) and entry >= 0 for entry in value):
+        return value
+    raise refusal("must be a group's name, or a list of client numbers from 0")
 
 
 def _read_changed(value: object) -> object:
@@ -132,8 +134,11 @@ class Change(Section):
     @property
     def speed(self) -> Speed | None:
         """The new speed of training; None if it does not change."""
-        speeds = (Speed(key, getattr(self, key)) for key in SPEEDS)
-        return next((speed for speed in speeds if speed.value is not None), None)
+        for key in SPEEDS:
+            value = getattr(self, key)
+            if value is not None:
+                return Speed(key, value)
+        return None
 
     @property
     def changes_compute(self) -> bool:
@@ -332,10 +337,11 @@ class ClientOutage(Section):
     @model_validator(mode="after")
     def _check_time(self) -> Self:
         """Refuse an outage without exactly one pair of times, and a pair that lacks a key: only an end may be absent (never)."""
-        pairs = [pair for pair in _OUTAGE_TIMES if any(getattr(self, key) is not None for key in pair)]
-        if len(pairs) != 1:
-            raise problem(("name",), self.name, f"give one of {', '.join(' and '.join(pair) for pair in _OUTAGE_TIMES)}")
-        begin_key, end_key = pairs[0]
+        given_pairs = [pair for pair in _OUTAGE_TIMES if any(getattr(self, key) is not None for key in pair)]
+        if len(given_pairs) != 1:
+            allowed = ", ".join(" and ".join(pair) for pair in _OUTAGE_TIMES)
+            raise problem(("name",), self.name, f"give one of {allowed}")
+        begin_key, end_key = given_pairs[0]
         if getattr(self, begin_key) is None:
             raise missing(begin_key, self)
         if getattr(self, end_key) is None and begin_key.startswith("mean"):
@@ -358,10 +364,10 @@ class Channels(VaryingLink):
     @model_validator(mode="after")
     def _check_laws(self) -> Self:
         """Refuse a law of the channel, or changes of one, beside `states`, which decide alone if a transmission gets through."""
-        laws = [change.channel for change in self.changes]
-        parameters = self.random_changes.parameters if self.random_changes is not None else []
-        drawn = any(parameter.startswith("channel.") for parameter in parameters)
-        if self.states is not None and (self.channel.kind != "perfect" or any(laws) or drawn):
+        has_changes = any(change.channel for change in self.changes)
+        drawn_parameters = self.random_changes.parameters if self.random_changes is not None else []
+        has_drawn_changes = any(parameter.startswith("channel.") for parameter in drawn_parameters)
+        if self.states is not None and (self.channel.kind != "perfect" or has_changes or has_drawn_changes):
             raise problem(("states",), self.states.kind, "leave it out where channel, or a change of it, is given")
         return self
 

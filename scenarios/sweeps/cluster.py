@@ -87,7 +87,7 @@ class Cluster:
 
     def _on_report(self, event: tuple[float, tuple[int, int | str]]) -> None:
         """Note a report of a run: `event` is a time, and the run's number with rounds done (int) or what it waits for (str)."""
-        index, report = event[1]
+        _, (index, report) = event
         if isinstance(report, str):
             self._waits[index] = report if index in self._under_way else ""  # reports may come after the end of the run
         else:
@@ -102,19 +102,21 @@ class Cluster:
 
     def free_places(self) -> int:
         self._count_workers()
-        return max((1 + self._ahead) * self.count, 1) - len(self._under_way)
+        runs_a_worker = 2 if self._ahead else 1
+        return max(runs_a_worker * self.count, 1) - len(self._under_way)
 
     def submit(self, index: int, work: Work) -> None:
         """Give the run to the scheduler. Each attempt has a key of its own: under an equal key Dask returns the result before."""
         self._attempts += 1
+        # Each worker reports every half second, or less often if there are so many that the scheduler would not keep up.
+        every_s = max(self.count / _MOST_REPORTS_PER_S, 0.5)
         future = self._client.submit(
             _do_work,
             self._place,
             not self._send_back,
             versions(),
             work,
-            # Each worker reports every half second, or less often if there are so many that the scheduler would not keep up.
-            _ClusterBoard(self._name, index, max(self.count / _MOST_REPORTS_PER_S, 0.5)),
+            _ClusterBoard(sweep=self._name, index=index, every_s=every_s),
             key=f"{self._name}-{index}-{self._attempts}",
             pure=False,
             retries=0,

@@ -64,16 +64,17 @@ def find_renamed_runs(wanted: Mapping[int, WantedRun], folder: Path) -> dict[int
     A run counts if `sweep.json` lists its identity, and the folder listed there holds it, undamaged.
     """
     entries = read_manifest(folder).get("runs")
-    path_of_id = {
-        entry["id"]: entry["path"]
-        for entry in (entries if isinstance(entries, list) else [])
-        if isinstance(entry, dict) and isinstance(entry.get("id"), str) and isinstance(entry.get("path"), str)
-    }
-    return {
-        index: path_of_id[run.id]
-        for index, run in wanted.items()
-        if run.id in path_of_id and _complete_run_id(folder / path_of_id[run.id]) == run.id
-    }
+    path_of_id: dict[str, str] = {}
+    for entry in entries if isinstance(entries, list) else []:
+        # A user may have edited the file, so each entry is checked.
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str) and isinstance(entry.get("path"), str):
+            path_of_id[entry["id"]] = entry["path"]
+    renamed = {}
+    for index, run in wanted.items():
+        path = path_of_id.get(run.id)
+        if path is not None and _complete_run_id(folder / path) == run.id:
+            renamed[index] = path
+    return renamed
 
 
 def _complete_run_id(out: Path) -> str | None:
@@ -109,26 +110,27 @@ def find_state(wanted: WantedRun, folder: Path, *, allow_changed_code: bool, eve
         _, state = read_unfinished(out)
         if state is not None and changed_files(state, wanted.planned.scenario):
             return "nothing"
-        _refuse_code(out, latest([] if state is None else state["own_code"]), wanted.code, allow_changed_code)
+        earlier_code = latest([] if state is None else state["own_code"])
+        _refuse_changed_code(out, earlier_code, wanted.code, allow=allow_changed_code)
         return "cut off"
     content = read_summary(out)
     if ending == BY_EVENTS or not content.get("books", {}).get("balanced", True):
         return "nothing"
     if content.get("run_id") == wanted.id:
-        return _refuse_damage(out)
+        return _complete_if_undamaged(out)
     earlier_version = content.get("versions", {}).get("netsim")
     if earlier_version != version():
         reason = f"was simulated by netsim {earlier_version}, this is {version()}"
         raise ChangedError(f"{out}: {reason}; name another folder, or give --overwrite")
     earlier_code = latest(content.get("own_code", []))
-    _refuse_code(out, earlier_code, wanted.code, allow_changed_code)
+    _refuse_changed_code(out, earlier_code, wanted.code, allow=allow_changed_code)
     # The identity differs, but not the scenario and the version. With equal code, a file that the scenario names has changed, so
     # that the run is simulated again. A run without identity was simulated by two versions of the user's code, which was allowed.
     files_changed = content.get("run_id") is not None and earlier_code == wanted.code
-    return "nothing" if files_changed else _refuse_damage(out)
+    return "nothing" if files_changed else _complete_if_undamaged(out)
 
 
-def _refuse_damage(out: Path) -> RunState:
+def _complete_if_undamaged(out: Path) -> RunState:
     """Return "complete"; raise UserError with all damages of the run's files, if there are any."""
     damages = RunFolder(out).find_damages()
     if damages:
@@ -140,7 +142,7 @@ class ChangedError(UserError):
     """Error: a run in the folder was simulated by another version of netsim or with other code of the user's."""
 
 
-def _refuse_code(out: Path, earlier: Fingerprint, present: Fingerprint, allow: bool) -> None:
+def _refuse_changed_code(out: Path, earlier: Fingerprint, present: Fingerprint, *, allow: bool) -> None:
     """Raise ChangedError if the user's code differs from that of the earlier attempt; with `allow` warn instead."""
     try:
         refuse_changed(str(out), earlier, present)

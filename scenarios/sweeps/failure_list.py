@@ -63,18 +63,22 @@ class Failures:
         if not self._texts:
             return
         number = len(self._texts)
-        shown = self._texts[:_SHOWN]
+        lines = self._texts[:_SHOWN]
         if number > _SHOWN:
-            shown.append(f"and {number - _SHOWN} more" + (f", see {self._folder / FAILURES}" if self._folder is not None else ""))
-        text = "\n".join([*shown, f"{number} {'run' if number == 1 else 'runs'} failed; {others}"])
+            more = f"and {number - _SHOWN} more"
+            lines.append(more if self._folder is None else f"{more}, see {self._folder / FAILURES}")
+        lines.append(f"{number} {'run' if number == 1 else 'runs'} failed; {others}")
+        text = "\n".join(lines)
         if self._defect:
             raise DefectError(text)
         raise UserError(text)
 
     def _write_entry(self, planned: PlannedRun, text: str, *, again: bool, trace: str = "") -> None:
         """Add an entry to the list, and write the file if the sweep has a folder."""
-        entry = {"variant": planned.variant, "label": planned.label, "seed": planned.seed, "error": text, "again": again}
-        self._entries.append(entry | ({"traceback": trace} if trace else {}))
+        entry: Notes = {"variant": planned.variant, "label": planned.label, "seed": planned.seed, "error": text, "again": again}
+        if trace:
+            entry["traceback"] = trace
+        self._entries.append(entry)
         if self._folder is not None:
             marker = Marker.read(self._folder)
             if marker is not None:

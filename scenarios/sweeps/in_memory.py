@@ -68,17 +68,18 @@ def sweep_in_memory(
         failures.raise_if_any("there was no other")
     for text in failures.texts():
         warn_user(f"{text} (this run failed, and is missing)")
-    entries = [
-        SweepEntry(run.variant, run.label, run.seed, Path(run.path), results[index])
-        for index, run in runs.items()
-        if index in results
-    ]
+    entries = []
+    for index, result in sorted(results.items()):
+        run = runs[index]
+        entries.append(SweepEntry(run.variant, run.label, run.seed, Path(run.path), result))
+    baseline = planned.baseline
+    if baseline not in [entry.variant for entry in entries]:
+        baseline = entries[0].variant  # without a finished run of the baseline, the other variants are still usable
     return Sweep(
         path=Path(),
         name=planned.name,
         entries=entries,
-        # Without a finished run of the baseline, the other variants are still usable.
-        baseline=planned.baseline if planned.baseline in [entry.variant for entry in entries] else entries[0].variant,
+        baseline=baseline,
         target_accuracy=planned.target_accuracy,
         smoothing_s=planned.smoothing_s,
         missing=[(run.label, run.seed) for index, run in runs.items() if index not in results],

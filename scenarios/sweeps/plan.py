@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -79,7 +80,10 @@ class Plan:
     def warned(self) -> dict[Caution, str]:
         """Warnings known before any run begins, each with the names of its variants as text; "" stands for all."""
         count = len(self.variants)
-        return {caution: "" if len(about) == count else ", ".join(about) for caution, about in self.cautions.items()}
+        texts = {}
+        for caution, names in self.cautions.items():
+            texts[caution] = "" if len(names) == count else ", ".join(names)
+        return texts
 
     @property
     def most_runs(self) -> int:
@@ -97,8 +101,12 @@ class Plan:
     def modules(self, *more: str) -> list[str]:
         """Return `more`, and the modules that runs need and that take long to import: workers import them as they start."""
         # Planning built the laws of the runs, so what they import is in `sys.modules`. Learners are built by the workers only.
-        special = [name for name in ("scipy.special",) if name in sys.modules]
-        return [*more, *special, *(["models.fl.build"] if any(run.scenario.learner is not None for run in self.runs) else [])]
+        modules = list(more)
+        if "scipy.special" in sys.modules:
+            modules.append("scipy.special")
+        if any(run.scenario.learner is not None for run in self.runs):
+            modules.append("models.fl.build")
+        return modules
 
 
 def plan_more_seeds(planned: Plan, runs: list[PlannedRun], count: int) -> list[PlannedRun]:
@@ -136,16 +144,25 @@ def plan(tables: Mapping[str, object], source: str, *, strict: bool = False) -> 
         with name_source(place):
             for caution in build(scenario, learner=False, strict=strict).cautions:
                 cautions.setdefault(caution, []).append(name)
-        planned = [PlannedRun(name, label, seed, scenario.model_copy(update={"seed": seed})) for seed in seeds]
-        for run in planned if strict else ():
-            with name_source(f"{place}, seed {run.seed}"):
-                build(run.scenario, learner=False, strict=True)
-        runs += planned
+        for seed in seeds:
+            run = PlannedRun(variant=name, label=label, seed=seed, scenario=scenario.model_copy(update={"seed": seed}))
+            runs.append(run)
+            if strict:
+                with name_source(f"{place}, seed {seed}"):
+                    build(run.scenario, learner=False, strict=True)
     # After the checks of variants, because an unknown key also changes a variant's name.
     if baseline not in variants:
         raise UserError(f"{source}: sweep.baseline = {baseline!r}: no such variant; {did_you_mean(baseline, variants)}")
     until = _resolve_until(section, list(variants), baseline, seeds, source)
-    return Plan(base.name, runs, baseline, section.target_accuracy, section.smoothing_s, until, cautions)
+    return Plan(
+        name=base.name,
+        runs=runs,
+        baseline=baseline,
+        target_accuracy=section.target_accuracy,
+        smoothing_s=section.smoothing_s,
+        until=until,
+        cautions=cautions,
+    )
 
 
 def _resolve_until(section: Sweep, variants: list[str], baseline: str, seeds: list[int], source: str) -> Until | None:
@@ -204,7 +221,9 @@ def expand_variants(base: Scenario, source: str) -> dict[str, Variant]:
     """
     section = base.sweep
     # Without `sweep.variants`, the variants are the points of the grid: one variant without name and changes stands for them.
-    listed = [(variant.name, variant.label or variant.name, dict(variant.set)) for variant in section.variants] or [("", "", {})]
+    listed = [(variant.name, variant.label or variant.name, dict(variant.set)) for variant in section.variants]
+    if not listed:
+        listed = [("", "", {})]
     number = math.prod([len(listed), *map(len, section.grid.values())])
     if number > MOST_VARIANTS:
         raise UserError(f"{source}: sweep.grid: makes {number:,} variants; at most {MOST_VARIANTS:,} are allowed")
@@ -212,14 +231,16 @@ def expand_variants(base: Scenario, source: str) -> dict[str, Variant]:
     names_by_label: dict[str, str] = {}
     for (name, label, own_changes), point in itertools.product(listed, _grid_points(section.grid)):
         words = [value.word for value in point]
-        full_name = "+".join([*([name] if name else []), *words]) or _name_part(base.method.kind, 0)
-        full_label = ", ".join([*([label] if label else []), *words]) or base.method.kind
+        # Without variants and grid the method names the only variant.
+        full_name = "+".join([name, *words] if name else words) or _name_part(base.method.kind, 0)
+        full_label = ", ".join([label, *words] if label else words) or base.method.kind
         if full_name in variants:
             raise UserError(f"{source}: sweep: two variants are named {full_name!r}; give each its own name, each value once")
         _check_name(full_name, source)
         if full_label in names_by_label:
             both = f"{names_by_label[full_label]} and {full_name}"
             raise UserError(f"{source}: sweep.variants: {both} have the same label {full_label!r}; tell them apart")
+        # Keys that a value of the grid would replace: it sets the key itself, or a table that holds it.
         overridden = [key for key in own_changes if any(f"{key}.".startswith(f"{value.key}.") for value in point)]
         if overridden:
             reason = "which sweep.grid varies as well; leave it out of one of them, or choose variants without it (--variants)"
@@ -236,10 +257,10 @@ def expand_variants(base: Scenario, source: str) -> dict[str, Variant]:
 def _grid_points(grid: Mapping[str, list[Any]]) -> list[tuple[_GridValue, ...]]:
     """Return the points of a grid: all combinations of one value for each key, the values of the last key varying fastest."""
     short_names = _short_names(list(grid))
-    axes = [
-        [_GridValue(key, value, f"{short_names[key]}={_name_part(value, i)}") for i, value in enumerate(values)]
-        for key, values in grid.items()
-    ]
+    axes = []
+    for key, values in grid.items():
+        words = [f"{short_names[key]}={_name_part(value, position)}" for position, value in enumerate(values)]
+        axes.append([_GridValue(key, value, word) for value, word in zip(values, words, strict=True)])
     return list(itertools.product(*axes))
 
 
@@ -263,18 +284,20 @@ def _sort_changes(changes: Tables) -> Tables:
         table, _, name = key.rpartition(".")
         # Insert `x.kind` before the first of the last keys of x, but after a table that contains it.
         position = len(ordered)
-        for i in reversed(range(len(ordered) if name == "kind" and table else 0)):
-            if key.startswith(f"{ordered[i]}."):
-                break  # a table that contains the key
-            position = i if ordered[i].startswith(f"{table}.") else position
+        if name == "kind" and table:
+            for i in reversed(range(len(ordered))):
+                if key.startswith(f"{ordered[i]}."):
+                    break  # a table that contains the key
+                if ordered[i].startswith(f"{table}."):
+                    position = i
         ordered.insert(position, key)
     return {key: changes[key] for key in ordered}
 
 
 def _short_names(keys: list[str]) -> dict[str, str]:
-    """Return each key as its last word if that is unique among `keys`, otherwise in full."""
-    last = [key.rsplit(".", 1)[-1] for key in keys]
-    return {key: name if last.count(name) == 1 else key for key, name in zip(keys, last, strict=True)}
+    """Return each key with its short name: its last word if that is unique among `keys`, otherwise the whole key."""
+    last_words = [key.rsplit(".", 1)[-1] for key in keys]
+    return {key: word if last_words.count(word) == 1 else key for key, word in zip(keys, last_words, strict=True)}
 
 
 def _name_part(value: object, position: int) -> str:
@@ -283,9 +306,12 @@ def _name_part(value: object, position: int) -> str:
     A short value is its own name; a table, a list or a long value is named by its `position` in the grid's list, as "no1".
     """
     text = NO_VALUE if value is None else str(replace_classes(value))
-    name = text.rpartition(":")[2] if callable(value) else text
-    text = "".join(c if (c.isascii() and c.isalnum()) or c in ".-" else "_" for c in name)
-    return text if not isinstance(value, dict | list) and len(text) <= 40 else f"no{position + 1}"
+    if callable(value):
+        text = text.rpartition(":")[2]  # a class without its module
+    name = re.sub(r"[^A-Za-z0-9.-]", "_", text)
+    if isinstance(value, dict | list) or len(name) > 40:
+        return f"no{position + 1}"
+    return name
 
 
 def plan_grid(

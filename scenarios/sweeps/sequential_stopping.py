@@ -35,18 +35,19 @@ def differences(planned: Plan, runs: Sequence[PlannedRun], folders: Mapping[str,
     rule = planned.until
     assert rule is not None
     settings = Settings(target_accuracy=planned.target_accuracy, smoothing_s=planned.smoothing_s)
-    complete: dict[tuple[str | None, int], Path] = {
-        (run.variant, run.seed): folders[run.path] for run in runs if run.path in folders
-    }
+    # Folders of complete runs, by variant and by seed in order.
+    complete: dict[str | None, dict[int, Path]] = {}
+    for run in runs:
+        of_variant = complete.setdefault(run.variant, {})
+        if run.path in folders:
+            of_variant[run.seed] = folders[run.path]
+    references = complete[rule.against]
     entries = []
     for variant, label in {run.variant: run.label for run in runs if run.variant != rule.against}.items():
-        seeds = [run.seed for run in runs if run.variant == variant]
-        pairs = [
-            (Run(complete[variant, seed]), Run(complete[rule.against, seed]))
-            for seed in seeds
-            if (variant, seed) in complete and (rule.against, seed) in complete
-        ]
-        values = [paired_difference(run, reference, rule.metric, settings) for run, reference in pairs]
+        values = []
+        for seed, folder in complete[variant].items():
+            if seed in references:
+                values.append(paired_difference(Run(folder), Run(references[seed]), rule.metric, settings))
         interval = always_valid_interval(values, rule.confidence)
         # For the cost of a target, a difference is 0 if neither run reached the target. Only such zeros predict nothing.
         known = math.isfinite(interval.half_width) and (metric(rule.metric).cost is None or any(values))
@@ -78,8 +79,8 @@ def seeds_to_add(planned: Plan, seeds: int, entries: Sequence[Mapping[str, Any]]
     # A half-width falls about as one over the square root of the number of seeds.
     ratio = min(widest / rule.half_width, 1e6)
     needed = math.ceil(seeds * ratio**2) - seeds if math.isfinite(widest) else seeds
-    add = min(max(needed, math.ceil(seeds / _LEAST_PART)), (_MOST_AT_ONCE - 1) * seeds)
-    return min(add, rule.at_most - seeds)
+    least, most = math.ceil(seeds / _LEAST_PART), (_MOST_AT_ONCE - 1) * seeds
+    return min(max(needed, least), most, rule.at_most - seeds)
 
 
 def stopping_entry(planned: Plan, seeds: int, entries: Sequence[Mapping[str, Any]]) -> Notes:

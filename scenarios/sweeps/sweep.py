@@ -120,13 +120,13 @@ class _RunningSweep:
         if self._planned.until is None:
             return False
         runs = [run.planned for run in self._wanted.values()]
-        seeds = len({run.seed for run in runs})
+        seed_count = len({run.seed for run in runs})
         complete_paths = [self._wanted[index].planned.path for index in self._complete]
         folders = {path: self._folder / path for path in complete_paths}
         differences = sequential_stopping.differences(self._planned, runs, folders)
-        self._stopping_entry = sequential_stopping.stopping_entry(self._planned, seeds, differences)
-        count = sequential_stopping.seeds_to_add(self._planned, seeds, differences)
-        more = _identify(plan_more_seeds(self._planned, runs, count)) if count else []
+        self._stopping_entry = sequential_stopping.stopping_entry(self._planned, seed_count, differences)
+        added_count = sequential_stopping.seeds_to_add(self._planned, seed_count, differences)
+        more = _identify(plan_more_seeds(self._planned, runs, added_count)) if added_count else []
         wanted = dict(enumerate(more, start=len(self._wanted)))
         if earlier.resume:
             self._take_over(wanted, earlier.allow_changed_code)
@@ -164,12 +164,14 @@ class _RunningSweep:
                 states[index] = "complete"
         for index, text in damaged.items():
             self.failures.add(wanted[index].planned, text)
-        for index in (index for index, state in states.items() if state == "complete"):
-            # A run that was simulated with other code, which the user allowed, is listed under its own identity.
-            identity = read_summary(self._folder / wanted[index].planned.path).get("run_id")
-            self._wanted[index] = replace(self._wanted[index], id=identity or wanted[index].id)
-            self._complete.add(index)
-        self._cut_off |= {index for index, state in states.items() if state == "cut off"}
+        for index, state in states.items():
+            if state == "cut off":
+                self._cut_off.add(index)
+            elif state == "complete":
+                # A run that was simulated with other code, which the user allowed, is listed under its own identity.
+                identity = read_summary(self._folder / wanted[index].planned.path).get("run_id")
+                self._wanted[index] = replace(self._wanted[index], id=identity or wanted[index].id)
+                self._complete.add(index)
 
     def simulate(self, stop: StopRequest, retries: int) -> None:
         """Simulate all runs that are neither complete nor failed, and note the outcome of each as it ends.
@@ -178,13 +180,12 @@ class _RunningSweep:
         """
         for index in self._complete:
             self._workers.complete(index, self._wanted[index].planned.scenario.rounds)
-        missing = [
-            index
-            for index, run in self._wanted.items()
-            if index not in self._complete and run.planned.path not in self.failures.paths
-        ]
+        failed = {index for index, run in self._wanted.items() if run.planned.path in self.failures.paths}
+        has_ended = self._complete | failed
+        missing = [index for index in self._wanted if index not in has_ended]
 
         def work(index: int) -> WorkerRun:
+            """Return the work of the run with the number `index`: from its checkpoint if the worker can reach that."""
             run = self._wanted[index]
             out = None if self._send_back else self._folder / run.planned.path
             resume = index in self._cut_off and out is not None
@@ -226,36 +227,46 @@ class _RunningSweep:
     def _manifest(self) -> Notes:
         """Return the content of `sweep.json`: the complete runs, and the missing ones, in the order of variants and seeds."""
 
-        def entry(run: PlannedRun) -> Notes:
-            return {"variant": run.variant, "label": run.label, "seed": run.seed}
-
-        order = {variant: index for index, variant in enumerate(self._planned.variants)}
-        # Runs of added seeds come after their variant's first ones.
-        ordered = sorted(self._wanted.items(), key=lambda item: order[item[1].planned.variant])
-        return {
+        rank_of = {variant: rank for rank, variant in enumerate(self._planned.variants)}
+        # The sort is stable: runs of added seeds come after their variant's first ones.
+        by_variant = sorted(self._wanted.items(), key=lambda item: rank_of[item[1].planned.variant])
+        complete: list[Notes] = []
+        missing: list[Notes] = []
+        for index, run in by_variant:
+            planned = run.planned
+            entry: Notes = {"variant": planned.variant, "label": planned.label, "seed": planned.seed}
+            if index in self._complete:
+                complete.append(entry | {"path": planned.path, "id": run.id})
+            else:
+                missing.append(entry)
+        manifest: Notes = {
             "format": 1,
             "name": self._planned.name,
             "baseline": self._planned.baseline,
             "target_accuracy": self._planned.target_accuracy,
             "smoothing_s": self._planned.smoothing_s,
-            "runs": [
-                entry(run.planned) | {"path": run.planned.path, "id": run.id} for index, run in ordered if index in self._complete
-            ],
-            "missing": [entry(run.planned) for index, run in ordered if index not in self._complete],
-        } | ({} if self._stopping_entry is None else {"until": self._stopping_entry})
+            "runs": complete,
+            "missing": missing,
+        }
+        if self._stopping_entry is not None:
+            manifest["until"] = self._stopping_entry
+        return manifest
 
 
 def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
     """Return the cautions of complete runs that the sweep's plan did not have, each with its runs as text; "" stands for all."""
     from analysis.documents.run_names import runs_in_words
 
-    cautions: dict[Caution, list[tuple[str, int]]] = {}
+    runs_of: dict[Caution, list[tuple[str, int]]] = {}
     runs = read_manifest(folder).get("runs", ())
     for entry in runs:
         for caution in cautions_of(read_summary(folder / entry["path"])):
             if caution not in planned.cautions:
-                cautions.setdefault(caution, []).append((entry["label"], entry["seed"]))
-    return {caution: "" if len(about) == len(runs) else runs_in_words(about) for caution, about in cautions.items()}
+                runs_of.setdefault(caution, []).append((entry["label"], entry["seed"]))
+    texts = {}
+    for caution, labelled_seeds in runs_of.items():
+        texts[caution] = "" if len(labelled_seeds) == len(runs) else runs_in_words(labelled_seeds)
+    return texts
 
 
 def _identify(runs: Iterable[PlannedRun]) -> list[WantedRun]:
@@ -284,9 +295,11 @@ def _try_learners(workers: Workers, runs: Iterable[PlannedRun]) -> None:
         if scenario.learner is not None:
             different.setdefault(repr((scenario.learner, scenario.privacy, scenario.clients)), run)
     trials = {index: LearnerTrial(run) for index, run in enumerate(different.values())}
-    for index, result in attempt_all(
-        workers, trials, trials.__getitem__, StopRequest(), retries=0, on_loss=lambda index, killed, again: None
-    ):
+
+    def on_loss(index: int, killed: Killed, again: bool) -> None:
+        """Do nothing: `Killed` is among the results."""
+
+    for index, result in attempt_all(workers, trials, trials.__getitem__, StopRequest(), retries=0, on_loss=on_loss):
         if isinstance(result, Killed):
             raise UserError(f"variant {trials[index].planned.variant}: its learner cannot be built: {result.reason}")
         if result.error:

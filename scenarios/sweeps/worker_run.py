@@ -74,12 +74,15 @@ class WorkerRun:
                 return self._simulate(self.out, board, wall)
             with temporary_folder(board.scratch()) as scratch:
                 folder = scratch / "run"
-                done = self._simulate(folder, board, wall)
-                return done if done.stopped or done.error else RunResult(files=read_run_files(folder))
+                result = self._simulate(folder, board, wall)
+                if result.stopped or result.error:
+                    return result
+                return RunResult(files=read_run_files(folder))
         except KeyboardInterrupt:
             return _limit_reached(where, wall, "") if wall.reached else RunResult(stopped=True)
         except UserError as error:
-            return RunResult(error=str(error) if str(error).startswith(f"{where}:") else f"{where}: {error}")
+            text = str(error)
+            return RunResult(error=text if text.startswith(f"{where}:") else f"{where}: {text}")
         except BooksError as error:
             return RunResult(error=f"{where}: {error}", defect=True)
         except Exception as error:
@@ -92,6 +95,7 @@ class WorkerRun:
         watch = Watch(report_wait, clear=lambda: report_wait(""))
 
         def after_round(simulation: Simulation) -> None:
+            """Callback at the close of a round: report progress, and stop if the sweep is to end."""
             watch.on_close()
             board.report_rounds(rounds_done(simulation, self.planned.scenario))
             if board.is_stopped():

@@ -35,9 +35,9 @@ def named_files(scenario: Scenario) -> dict[str, str]:
     """Return the SHA-256 of every data file that a scenario names, by its name there."""
     tables = scenario.model_dump(mode="json", exclude=_EXCLUDED_KEYS, exclude_none=True, by_alias=True)
     digests = {name: sha256_of(file) for name, file in sorted(_files(tables, scenario.clients.count))}
-    return (
-        digests if scenario.flower is None else digests | {str(file): sha256_of(file) for file in app_files(scenario.flower.app)}
-    )
+    if scenario.flower is not None:
+        digests |= {str(file): sha256_of(file) for file in app_files(scenario.flower.app)}
+    return digests
 
 
 def changed_files(state: Mapping[str, Any], scenario: Scenario) -> list[str]:
@@ -62,14 +62,19 @@ def _files(value: object, clients: int, key: str = "") -> Iterator[tuple[str, Pa
     Such a name is a text that looks like a path, or any text of a key in `_FILE_KEYS`, of which the file exists. A name with
     the placeholder `CLIENT` stands for a file for each of the `clients`.
     """
-    if isinstance(value, str):
-        is_path = (Path(value).suffix or key in _FILE_KEYS) and "\0" not in value and len(value) < 4096
+    if isinstance(value, Mapping):
+        for inner_key, inner in value.items():
+            yield from _files(inner, clients, inner_key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _files(inner, clients, key)
+    elif isinstance(value, str):
+        # A text that no path can be would raise an error below.
+        may_be_path = (Path(value).suffix or key in _FILE_KEYS) and "\0" not in value and len(value) < 4096
+        if not may_be_path:
+            return
         names = [value.replace(CLIENT, str(client)) for client in range(clients)] if CLIENT in value else [value]
-        for name in names if is_path else ():
+        for name in names:
             file = data_file(name)
             if file.is_file():
                 yield name, file
-        return
-    items = value.items() if isinstance(value, Mapping) else ((key, inner) for inner in value) if isinstance(value, list) else ()
-    for name, inner in items:
-        yield from _files(inner, clients, name)

@@ -61,7 +61,10 @@ def _hold_lock_file(folder: Path) -> Iterator[None]:
 
 
 def _create(path: Path, content: Notes) -> bool:
-    """Create the lock file; return False if another process has it. If it cannot be created, warn and go on without."""
+    """Create the lock file; return False if another process has it.
+
+    If it cannot be created for another reason, warn and return True: the run goes on without a lock.
+    """
     try:
         with path.open("x", encoding="utf-8") as file:
             json.dump(content, file)
@@ -81,7 +84,8 @@ def _read_holder(path: Path) -> Notes | None:
         return None
     except (OSError, ValueError):
         return {}
-    return content if isinstance(content, dict) and isinstance(content.get("pid"), int) and "host" in content else {}
+    is_readable = isinstance(content, dict) and isinstance(content.get("pid"), int) and "host" in content
+    return content if is_readable else {}
 
 
 def _process(pid: int) -> Notes:

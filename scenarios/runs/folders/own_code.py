@@ -40,8 +40,9 @@ def own_code(scenario: Scenario) -> Fingerprint:
 
 def learner_code(scenario: Scenario) -> Fingerprint:
     """Return the fingerprint of the components that train: by place, where there is a file to look at."""
-    places = [own.place for own in own_components(scenario) if own.path.startswith("learner.")]
-    return {place: digests for place in sorted(places) if (digests := _modules(place))}
+    places = sorted(own.place for own in own_components(scenario) if own.path.startswith("learner."))
+    digests_of = {place: _modules(place) for place in places}
+    return {place: digests for place, digests in digests_of.items() if digests}
 
 
 def refuse_other_code(expected: Fingerprint) -> None:
@@ -151,8 +152,11 @@ def _imports(module: str, file: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            if base:
-                yield base
-            yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names)
+            base_parts = [node.module] if node.module else []
+            if node.level:
+                # A relative import: one dot stands for the package itself, each further dot for the one above.
+                package_parts = package.split(".")
+                base_parts = [*package_parts[: len(package_parts) - node.level + 1], *base_parts]
+            if base_parts:
+                yield ".".join(base_parts)
+            yield from (".".join([*base_parts, alias.name]) for alias in node.names)

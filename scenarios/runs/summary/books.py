@@ -99,7 +99,9 @@ def audit(
     `counts`: what the server counted (`Server.counts`); `summed`: sums of the columns SUMMED over the `rounds` records of rounds.
     `max_leak`: largest leak of the accountant. `energy`: None if energy is not counted.
     """
-    problems = _find_imbalances(counts) + ([] if energy is None else energy.problems())
+    problems = _find_imbalances(counts)
+    if energy is not None:
+        problems += energy.problems()
     checks: dict[TableName, Callable[[OpenTable], list[str]]] = {
         "rounds": lambda file: _check_rounds(file, counts, summed, rounds),
         "clients": lambda file: _check_clients(file, counts, max_leak, energy),
@@ -160,17 +162,21 @@ def _check_rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[st
 def _check_clients(file: OpenTable, counts: Mapping[str, int], max_leak: float, energy: Accounts | None) -> list[str]:
     """Return differences between the client table and the counts of the server, the largest leak, and the energy."""
     leak = 0.0
-    rows, sent, joules = Counter[str](), dict.fromkeys(_BYTES, 0), dict.fromkeys(_JOULES if energy is not None else (), 0.0)
+    rows, sent = Counter[str](), dict.fromkeys(_BYTES, 0)
+    joules: dict[str, float] = {} if energy is None else dict.fromkeys(_JOULES, 0.0)
     for table in file.pieces(["outcome", "leak", *sent, *joules]):
         _add_up(table, rows, sent, joules)
         leak = max(leak, float(numbers(table["leak"], 0.0).max(initial=0.0)))
     begun, outcomes = _UPDATES
+    # The server's bytes include those of probes, which have a table of their own.
     attempt_bytes = {name: counts[name] - counts.get(f"probe_{name}", 0) for name in _BYTES}
     sums = {begun: rows.total()} | {name: rows[name] for name in outcomes} | sent
     problems = _differences(sums, {**counts, **attempt_bytes})
     if not math.isclose(leak, max_leak, rel_tol=_TOLERANCE):
         problems.append(f"the largest leak is {leak!r}, and {max_leak!r} was spent")
-    return problems + ([] if energy is None else energy.differences(joules, energy.attempts_j))
+    if energy is not None:
+        problems += energy.differences(joules, energy.attempts_j)
+    return problems
 
 
 def _check_probes(file: OpenTable, counts: Mapping[str, int], energy: Accounts | None) -> list[str]:
@@ -181,12 +187,15 @@ def _check_probes(file: OpenTable, counts: Mapping[str, int], energy: Accounts |
         _add_up(table, rows, sent, joules)
     sums = {"probes": rows.total(), "probes_answered": rows["delivered"]}
     sums |= {f"probe_{name}": count for name, count in sent.items()}
-    expected = {name: counts.get(name, 0) for name in sums}
-    return _differences(sums, expected) + ([] if energy is None else energy.differences(joules, drawn_j))
+    problems = _differences(sums, {name: counts.get(name, 0) for name in sums})
+    if energy is not None:
+        problems += energy.differences(joules, drawn_j)
+    return problems
 
 
 def _add_up(table: pa.Table, rows: Counter[str], sent: dict[str, int], joules: dict[str, float]) -> None:
     """Add the outcomes, bytes and joules of a piece of a table of attempts or probes."""
+    # Joules have no gaps: NaN for a missing one makes the sum NaN, which differs from every account.
     for name in joules:
         joules[name] += float(numbers(table[name], math.nan).sum())
     for name in sent:

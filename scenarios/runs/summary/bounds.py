@@ -151,17 +151,18 @@ def _theorem3(rounds: int, size: Mapping[str, int], suffix: str) -> Bound:
 def _theorem5(runs: Sequence[Run], clients: int, channels: int, suffix: str) -> Bound:
     """Return the bound of Theorem 5 on the mean regret of `runs`: the mean of the bounds of their instances."""
     # Of each run: number of segments, the largest c' of Lemma 3 over segments, and the least mean of a channel.
-    instances = []
+    instances: list[tuple[int, float, float]] = []
     for run in runs:
         table = run.summary["aoi"]["channels"]
         means = np.asarray(table["means"], np.float64)
         best = np.sort(means, axis=1)[:, channels - clients :]
         c = max(lemma3_constant(row) for row in best)
         instances.append((len(means), c, float(means.min())))
-    spread = [" to ".join(f"{end:.3g}" for end in sorted({min(values), max(values)})) for values in zip(*instances, strict=True)]
+    segment_counts, constants, least_means = (_range_text(values) for values in zip(*instances, strict=True))
     text = (
-        f"GLR-CUCB, eq. 28, mean over {len(runs)} runs: segments {spread[0]}, not known to it; c' of Lemma 3, the largest of all "
-        f"segments, {spread[1]}; least mean {spread[2]}; the constant of Lemma 4, which the paper does not give, taken as 1"
+        f"GLR-CUCB, eq. 28, mean over {len(runs)} runs: segments {segment_counts}, not known to it; c' of Lemma 3, the largest "
+        f"of all segments, {constants}; least mean {least_means}; the constant of Lemma 4, which the paper does not give, taken "
+        "as 1"
     )
 
     def value_at(rounds: int) -> float:
@@ -173,6 +174,11 @@ def _theorem5(runs: Sequence[Run], clients: int, channels: int, suffix: str) -> 
         return float(np.mean(values))
 
     return Bound(f"Theorem 5, upper{suffix}", text, _curve(value_at))
+
+
+def _range_text(values: Sequence[float]) -> str:
+    """Return the smallest and the largest of `values` as text, such as "2 to 5"; one number if they are equal."""
+    return " to ".join(f"{end:.3g}" for end in sorted({min(values), max(values)}))
 
 
 def _curve(bound: Callable[[int], float]) -> Callable[[FloatArray], FloatArray]:

@@ -36,7 +36,10 @@ def energy_notes(built: World, totals: Totals, accounts: Accounts) -> Notes:
         "per_delivered_j": total_j / delivered if delivered else None,
         **spent,
         "attempts_j": sum(accounts.attempts_j.values()),
-        **({"probes_j": sum(accounts.probes_j.values())} if accounts.probes_j else {}),
+    }
+    if accounts.probes_j:
+        notes["probes_j"] = sum(accounts.probes_j.values())
+    notes |= {
         "besides_j": sum(energy.besides.joules_until(built.simulation.clock.now)),
         "after_last_round_j": total_j - sum(totals.rounds_j.values()),
     }

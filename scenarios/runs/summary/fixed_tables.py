@@ -41,13 +41,17 @@ def partition_table(counts: NDArray[Any]) -> pa.Table:
 
 def links_table(graph: Any) -> pa.Table:
     """Return the table `links` of a `models.peers.graph.PeerGraph`: a row for each link, from its lower client to the higher."""
-    up = np.flatnonzero(graph.source < graph.target)
-    up = up[np.lexsort((graph.target[up], graph.source[up]))]
-    source, target = graph.source[up], graph.target[up]
-    places = np.full((graph.clients, 2), np.nan) if graph.positions_km is None else graph.positions_km
-    numbers = dict.fromkeys(("distance_km", "source_x_km", "source_y_km", "target_x_km", "target_y_km"), pa.float64())
-    kinds = {"source": pa.int64(), "target": pa.int64()} | numbers
-    return _table("links", kinds, (source, target, graph.distance_km[up], *places[source].T, *places[target].T))
+    # The graph has each link twice, once for each direction.
+    links = np.flatnonzero(graph.source < graph.target)
+    links = links[np.lexsort((graph.target[links], graph.source[links]))]
+    source, target = graph.source[links], graph.target[links]
+    positions_km = np.full((graph.clients, 2), np.nan) if graph.positions_km is None else graph.positions_km
+    source_x_km, source_y_km = positions_km[source].T
+    target_x_km, target_y_km = positions_km[target].T
+    lengths = dict.fromkeys(("distance_km", "source_x_km", "source_y_km", "target_x_km", "target_y_km"), pa.float64())
+    kinds = {"source": pa.int64(), "target": pa.int64()} | lengths
+    values = (source, target, graph.distance_km[links], source_x_km, source_y_km, target_x_km, target_y_km)
+    return _table("links", kinds, values)
 
 
 def cables_table(cables: Sequence[Cable], client_nodes: Sequence[str]) -> pa.Table:

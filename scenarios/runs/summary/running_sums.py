@@ -77,6 +77,7 @@ class Totals:
     def add(self, row: RoundRow, names: Sequence[str], counts: Iterable[int]) -> None:
         """Add the record of a round. `names` (n,): its columns in `SUMMED` that the run has. `counts` (n,): their values.
         """
+        # An unknown value of a row is None (a column that the run lacks) or NaN.
         self.rounds += 1
         if row.idle_j is not None:
             for name in self.rounds_j:
@@ -169,9 +170,27 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
         """Return None for NaN, which JSON does not have."""
         return None if math.isnan(value) else value
 
-    privacy_loss = accounts(scenario, int(np.max(built.server.clients.accountant.participations, initial=0)))
-    waits = server.waited_for_lost_s, server.standstill
-    later_cautions = after_run(Outcome(scenario, totals, built.server.clients, built.trained, ended, *waits))
+    most_releases = int(np.max(built.server.clients.accountant.participations, initial=0))
+    privacy_loss = accounts(scenario, most_releases)
+    loss_text = accounts_in_words(scenario, privacy_loss, built.unprotected)
+    privacy_notes: Notes = {
+        "guarantee": guarantee_in_words(scenario, max_leak, built.parameters, built.unprotected, loss_text),
+        "parameters": built.parameters,
+        "unprotected_parameters": built.unprotected,
+        "also_released": also_released(scenario),
+    }
+    if privacy_loss is not None:
+        privacy_notes["accounting"] = privacy_loss
+    outcome = Outcome(
+        scenario=scenario,
+        run=totals,
+        clients=built.server.clients,
+        learner=built.trained,
+        ended=ended,
+        waited_for_lost_s=server.waited_for_lost_s,
+        standstill=server.standstill,
+    )
+    later_cautions = after_run(outcome)
     energy = energy_accounts(built)
     return {
         "format": FORMAT,
@@ -203,19 +222,7 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
         "after_last_round": {name: counts[name] - totals.counts[name] for name in _TOTALS if name in totals.counts},
         "books": audit(tables, counts, totals.counts, totals.rounds, max_leak, energy),
         "energy": None if energy is None else energy_notes(built, totals, energy),
-        "privacy": {
-            "guarantee": guarantee_in_words(
-                scenario,
-                max_leak,
-                built.parameters,
-                built.unprotected,
-                accounts_in_words(scenario, privacy_loss, built.unprotected),
-            ),
-            "parameters": built.parameters,
-            "unprotected_parameters": built.unprotected,
-            "also_released": also_released(scenario),
-            **({} if privacy_loss is None else {"accounting": privacy_loss}),
-        },
+        "privacy": privacy_notes,
         "learner": _learner_notes(built.trained),
         "warnings": [caution.plain() for caution in (*built.cautions, *later_cautions)],
         "machine": effort.notes(),
@@ -228,8 +235,9 @@ def _fastest_round_s(built: World, scenario: Scenario) -> float:
     """
     if not scenario.metrics.fastest_round:
         return math.nan
-    order = np.argsort(built.truth.mean_latency_s(1, 0.0), kind="stable")
-    return built.truth.round_s(np.sort(order[: scenario.server.per_round]), 1, 0.0)
+    fastest_first = np.argsort(built.truth.mean_latency_s(1, 0.0), kind="stable")
+    selected = np.sort(fastest_first[: scenario.server.per_round])
+    return built.truth.round_s(selected, 1, 0.0)
 
 
 def _group_notes(built: World, scenario: Scenario) -> Notes | None:
@@ -286,16 +294,17 @@ def _sub_channel_notes(built: World, scenario: Scenario, totals: Totals) -> Note
     if channels is None:
         return None
     law: Any = channels.spectrum.law
-    table = None
+    table: Notes | None = None
     if scenario.channels is not None and scenario.channels.states is not None and law.segment_means is not None:
         slots = scenario.slots
-        first = {"first_rounds": totals.first_rounds}
+        table = {"unit": law.unit, "starts": list(law.starts)}
         if law.unit == "rounds":
-            last = totals.rounds * (1 if slots is None else slots.rounds)
-            first = {"first_rounds": [math.ceil(start) for start in law.starts if start <= last]}
-        elif slots is not None:
-            first = {}  # slots do not record the times of their communication rounds
-        table = {"unit": law.unit, "starts": list(law.starts), **first, "means": law.segment_means.tolist()}
+            last_round = totals.rounds * (1 if slots is None else slots.rounds)
+            table["first_rounds"] = [math.ceil(start) for start in law.starts if start <= last_round]
+        elif slots is None:
+            table["first_rounds"] = totals.first_rounds
+        # Else unknown: slots do not record the times of their communication rounds.
+        table["means"] = law.segment_means.tolist()
     return {
         "successes": built.server.clients.successes.tolist(),
         "jam_dwells": built.server.counts()["jam_dwells"],
@@ -314,19 +323,25 @@ def _detects(built: World) -> bool:
 
 def _age_at_random(clients: int, rounds: int, delivered: int) -> float | None:
     """Return the mean age, in rounds, if as many updates had come from random clients (Lemma 1); None if none arrived."""
-    return expected_age(clients=clients, delivered=delivered / rounds) if delivered else None
+    if not delivered:
+        return None
+    return expected_age(clients=clients, delivered=delivered / rounds)
 
 
 def _learner_notes(learner: FederatedLearner | None) -> Notes | None:
     """Return the notes on training, or None if nothing was trained."""
     if learner is None:
         return None
-    return {
+    notes: Notes = {
         "training": learner.training_mode,
         "notes": learner.notes,
         "trained_updates": learner.trained_updates,
         "refused_updates": learner.refused_updates,
-        **({} if learner.worker_facts is None else {"workers": learner.worker_facts}),
-        **({"disk_bytes": learner.store.disk_bytes} if learner.store.disk_bytes else {}),
-        **({"unscored_samples": learner.unscored.samples} if learner.unscored.samples else {}),
     }
+    if learner.worker_facts is not None:
+        notes["workers"] = learner.worker_facts
+    if learner.store.disk_bytes:
+        notes["disk_bytes"] = learner.store.disk_bytes
+    if learner.unscored.samples:
+        notes["unscored_samples"] = learner.unscored.samples
+    return notes

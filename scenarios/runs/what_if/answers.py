@@ -55,21 +55,24 @@ def what_if(folder: Path, number: int, changes: Sequence[Change], *, progress: P
     for change in changes:
         change.check(scenario)  # refused before anything is simulated
     answers: dict[Change, Answer] = {}
-    # Changes of bandwidths need transfers timed by events, so they get a replay of their own.
-    for multiplied, link in dict.fromkeys((change.factor is not None, change.link) for change in changes):
-        group = [change for change in changes if (change.factor is not None, change.link) == (multiplied, link)]
+    # Changes of bandwidths need transfers timed by events, so they get a replay of their own, for each link.
+    groups: dict[tuple[bool, str | None], list[Change]] = {}
+    for change in changes:
+        groups.setdefault((change.factor is not None, change.link), []).append(change)
+    for (multiplied, link), group in groups.items():
         replay = Replay(scenario, multiplied=multiplied, link=link)
         if link is not None and not replay.limits_bandwidth:
             raise UserError(f"--link {link}: the scenario has no cable of that name with a bandwidth (network.links)")
         if multiplied and not replay.limits_bandwidth:
             problem = "limits no bandwidth between server and clients (downlink, uplink)"
             raise UserError(f"--bandwidth {group[0].factor:g}: the scenario {problem}")
-        answers |= dict(zip(group, _answer_round(replay, run, number, group, folder, limit_s, progress), strict=True))
+        group_answers = _answer_round(replay, run, number, group, folder=folder, limit_s=limit_s, progress=progress)
+        answers |= dict(zip(group, group_answers, strict=True))
     return [answers[change] for change in changes]
 
 
 def _answer_round(
-    replay: Replay, run: Run, number: int, changes: Sequence[Change], folder: Path, limit_s: float, progress: Progress | None
+    replay: Replay, run: Run, number: int, changes: Sequence[Change], *, folder: Path, limit_s: float, progress: Progress | None
 ) -> list[Answer]:
     """Simulate a run again up to round `number`, and return the answer to each of `changes`, in order.
 

@@ -74,16 +74,18 @@ class _RoundLog(Alteration):
     def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
         """Keep the selection and the participants of round `number`, and return `chosen` unchanged."""
         self.selected[number] = loop.dispatch.selection
+        clients = set(chosen.tolist())
         # If a round takes all attempts that end in it, clients that are still at work take part, too.
-        self.participants[number] = sorted({*chosen.tolist(), *(loop.pool.in_flight if loop.close.takes_all else ())})
+        if loop.close.takes_all:
+            clients.update(loop.pool.in_flight)
+        self.participants[number] = sorted(clients)
         return chosen
 
     def on_close(self, closed: ClosedRound) -> None:
         """Keep the close of a round, and clients that were selected in the middle of it."""
         self.closed_rounds[closed.number] = _closed_round(closed)
         # A server that selects in the middle of a round has further clients by now.
-        clients = set(closed.clients.tolist())
-        self.participants[closed.number] = sorted({*self.participants[closed.number], *clients})
+        self.participants[closed.number] = sorted({*self.participants[closed.number], *closed.clients.tolist()})
 
 
 class _OneRound(Alteration):
@@ -144,14 +146,16 @@ class _OneRound(Alteration):
 
 def _closed_round(closed: ClosedRound, *, without: int | None = None) -> Closed:
     """Return the close of a round with its attempts, except those of the client `without`."""
-    names = ("client", "selected_s", "outcome_s", "censored")
-    rows = zip(*(plain(closed.attempts.column(name)) for name in names), strict=True)
-    ends = tuple(
-        AttemptEnd(client, float(selected_s), float("inf") if np.isnan(outcome_s) else float(outcome_s), not censored)
-        for client, selected_s, outcome_s, censored in rows
-        if client != without
+    columns = [plain(closed.attempts.column(name)) for name in ("client", "selected_s", "outcome_s", "censored")]
+    ends = []
+    for client, selected_s, outcome_s, censored in zip(*columns, strict=True):
+        if client == without:
+            continue
+        ended_s = float("inf") if np.isnan(outcome_s) else float(outcome_s)
+        ends.append(AttemptEnd(client=client, selected_s=float(selected_s), ended_s=ended_s, delivered=not censored))
+    return Closed(
+        round=closed.number, start_s=float(closed.start_s), end_s=float(closed.end_s), attempts=tuple(ends)
     )
-    return Closed(closed.number, float(closed.start_s), float(closed.end_s), ends)
 
 
 def rounds_per_unit(scenario: Scenario) -> int:
@@ -209,8 +213,9 @@ class Replay:
     def run_changed(self, state: State | None, number: int, change: Change, *, limit_s: float) -> Closed | None:
         """Run round `number` again from `state` with a change. Return its close; None if it does not close before `limit_s`."""
         multiplier = Multiplier(self.link) if self.multiplied else None
-        built = build(self.scenario, trained=self.built.trained if state else None, multiplier=multiplier)
-        simulation = built.simulation
+        # The state holds that of the learner, so that the one of the replay can be used again.
+        trained = self.built.trained if state else None
+        simulation = build(self.scenario, trained=trained, multiplier=multiplier).simulation
         loop = simulation.server.loop
         alteration = _OneRound(number, change, multiplier)
         alteration.attach(loop)

@@ -34,13 +34,16 @@ class Change:
     @property
     def label(self) -> str:
         """Label of the change in a row of a table."""
+        if self.sort == "without":
+            return f"without client {self.client}"
+        if self.sort == "nothing":
+            return "as it was"
+        if self.value is None:
+            return ""
+        if self.sort == "deadline":
+            return f"deadline {self.value:g} s"
         cable = "" if self.link is None else f" of {self.link}"
-        return {
-            "without": f"without client {self.client}",
-            "deadline": f"deadline {self.value:g} s" if self.value is not None else "",
-            "bandwidth": f"bandwidth{cable} times {self.value:g}" if self.value is not None else "",
-            "nothing": "as it was",
-        }[self.sort]
+        return f"bandwidth{cable} times {self.value:g}"
 
     @property
     def factor(self) -> float | None:

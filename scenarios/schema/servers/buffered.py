@@ -99,7 +99,8 @@ class Buffered(Server):
         """Refuse keys of the other way of pacing."""
         if self.pacing == "deliveries":
             for key in ("unknown_latency_s", "check_every_s"):
-                if (value := getattr(self, key)) is not None:
+                value = getattr(self, key)
+                if value is not None:
                     raise problem((*place, key), value, 'is of pacing by latency; set pacing = "latency", or leave it out')
             return
         if self.buffer > 1:

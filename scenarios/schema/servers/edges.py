@@ -91,7 +91,8 @@ def remedy(reason: str, kinds: Iterable[str] = RULES) -> str:
 
 def refuse_as_coordinator_of_edges(server: Any, place: tuple[str | int, ...], way_out: str = "") -> None:
     """Refuse a `server` at `place` whose members cannot be edges. `way_out`: a further remedy."""
-    if reason := server.why_no_tier or server.why_not_of_edges:
+    reason = server.why_no_tier or server.why_not_of_edges  # empty if it can
+    if reason:
         kinds = [name for name, rule in RULES.items() if not rule.why_not_of_edges]
         raise problem((*place, "kind"), server.kind, f"{remedy(reason, kinds)}{way_out}")
 
@@ -202,13 +203,16 @@ class Edges(Section):
                 remedy = did_you_mean(tier.above, names, "leave it out: the server is above")
                 raise problem(("tiers", i, "above"), tier.above, f"is no tier; {remedy}")
         for i, tier in enumerate(self.tiers):
+            # Follow the tiers up to the server; a tier that comes twice closes a circle.
             path = [tier.name]
-            while (next_above := above[path[-1]]) is not None:
+            next_above = tier.above
+            while next_above is not None:
                 if next_above in path:
                     circle = " below ".join([*path, next_above])
                     reason = f"is a circle: {circle}; leave out above of the highest tier"
                     raise problem(("tiers", i, "above"), tier.above, reason)
                 path.append(next_above)
+                next_above = above[next_above]
         for i, tier in enumerate(self.tiers):
             if tier.name in above.values() and tier.groups is not None:
                 reason = "are groups of clients, and the members of this tier are edges; give count or table"
@@ -245,10 +249,15 @@ def check_edges(scenario: "Scenario") -> None:
     if edges.moves is None and scenario.script is None and edges.moving != "lost":
         raise problem(("edges", "moving"), edges.moving, "nobody moves; give moves or a script, or leave it out")
     refuse_reward(scenario, "measures a selection of clients by the server; leave it out")
-    for name in ("downlink", "uplink"):
-        for path, section in (((name,), getattr(scenario, name)), (("edges", name), getattr(edges, name))):
-            if section.shared is not None:
-                raise problem((*path, "shared"), "..", f"a bandwidth that all share {_SHARED}")
+    links = {
+        ("downlink",): scenario.downlink,
+        ("edges", "downlink"): edges.downlink,
+        ("uplink",): scenario.uplink,
+        ("edges", "uplink"): edges.uplink,
+    }
+    for path, link in links.items():
+        if link.shared is not None:
+            raise problem((*path, "shared"), "..", f"a bandwidth that all share {_SHARED}")
     if scenario.uplink.sub_channels is not None:
         raise problem(("uplink", "sub_channels"), scenario.uplink.sub_channels, _SHARED)
     _check_network(scenario, edges)
@@ -298,8 +307,10 @@ def _check_rules(scenario: "Scenario", edges: Edges) -> None:
             reason = f"server.kind = {tier.server.kind!r} selects nobody: all members take part; leave it out"
             raise problem(("edges", "tiers", i, "policy", "kind"), tier.policy.kind, reason)
         tier.server.check_members(scenario, place, of_edges=i not in leaves)
+        parameters = tier.server.parameters()
+        per_round = parameters.get("per_round")
         for key in ("first", "at_least"):
-            value, per_round = tier.server.parameters().get(key), tier.server.parameters().get("per_round")
+            value = parameters.get(key)
             if value is not None and per_round is not None and value > per_round:
                 raise problem((*place, key), value, f"must be at most the {per_round} members of per_round")
         if tier.server.contends:

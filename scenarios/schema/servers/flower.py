@@ -106,10 +106,9 @@ class FlowerServer(Server):
             raise problem(("policy", "kind"), policy.kind, f"beside [flower]: {reason}")
         # A policy with the argument `truth` is given the expected latencies of the clients.
         if "truth" in inspect.signature(policy_class).parameters and _depends_on_content(scenario):
-            reason = (
-                "goes by expected latencies, which depend on bytes and samples that only the app knows; choose another policy"
-            )
-            raise problem(("policy", "kind"), policy.kind, f"beside [flower]: {reason}, or give delays alone")
+            reason = "goes by expected latencies, which depend on bytes and samples that only the app knows"
+            remedy = "choose another policy, or give delays alone"
+            raise problem(("policy", "kind"), policy.kind, f"beside [flower]: {reason}; {remedy}")
 
     def describe(self, scenario: "Scenario") -> str:
         """Return the clients of a round in a few words."""
@@ -137,10 +136,12 @@ def _check_per_round(scenario: "Scenario", section: Flower) -> None:
 
 def _depends_on_content(scenario: "Scenario") -> bool:
     """Return True if bytes or samples of messages take time."""
-    links = (scenario.downlink, scenario.uplink)
-    bandwidths = [getattr(link, name) for link in links for name in ("bandwidth_bytes_per_s", "bandwidth", "shared")]
-    speeds = [getattr(scenario.compute, name) for name in SPEEDS]
-    return scenario.network is not None or any(value is not None for value in (*bandwidths, *speeds))
+    if scenario.network is not None or any(getattr(scenario.compute, name) is not None for name in SPEEDS):
+        return True
+    return any(
+        link.bandwidth_bytes_per_s is not None or link.bandwidth is not None or link.shared is not None
+        for link in (scenario.downlink, scenario.uplink)
+    )
 
 
 def _refuse_rounds(scenario: "Scenario") -> None:
@@ -157,7 +158,8 @@ def _refuse_rounds(scenario: "Scenario") -> None:
             raise problem((*place, "random_changes", "unit"), "rounds", f'{reason}, with unit = "seconds"')
     for i, outage in enumerate(scenario.outages):
         for key in ("from_round", "to_round", "mean_up_rounds", "mean_down_rounds"):
-            if (value := getattr(outage, key)) is not None:
+            value = getattr(outage, key)
+            if value is not None:
                 raise problem(("outages", i, key), value, reason)
 
 
@@ -184,7 +186,9 @@ def fill_implied(value: object) -> Any:
 
 def known_rounds(scenario: "Scenario") -> int | None:
     """Return the largest number of rounds of a scenario; None if only its app knows it."""
-    return None if scenario.flower is not None and scenario.rounds == MOST_ROUNDS else scenario.rounds
+    if scenario.flower is not None and scenario.rounds == MOST_ROUNDS:
+        return None
+    return scenario.rounds
 
 
 def relax_required(schema: dict[str, Any]) -> None:

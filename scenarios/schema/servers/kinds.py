@@ -241,8 +241,10 @@ class _SynchronousByDefault:
 
 
 def _add_kind(value: object) -> object:
-    """Return a table without a `kind` as one of the synchronous server."""
-    return {"kind": "synchronous", **value} if isinstance(value, dict) and "kind" not in value else value
+    """Return a table without a `kind` as one of the synchronous server, any other value unchanged."""
+    if isinstance(value, dict) and "kind" not in value:
+        return {"kind": "synchronous", **value}
+    return value
 
 
 KINDS: dict[str, type[Server]] = {
