@@ -77,7 +77,7 @@ def _is_lossless(outlook: Outlook, path: str, link: Downlink) -> bool:
     # A class of the user's own may have a parameter `success` of another meaning, so the kind counts.
     if channel.kind == "bernoulli":
         return bool(np.min(outlook.population.values(channel.success, f"{path}.channel")) >= 1)
-    return channel.kind == "perfect"
+    return bool(channel.kind == "perfect")
 
 
 def epochs_beside_steps(outlook: Outlook) -> Iterator[Caution]:

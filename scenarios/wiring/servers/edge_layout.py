@@ -211,12 +211,12 @@ def _assign(tier: Tier, i: int, members: list[str], names: list[str], edges: lis
             edge_of |= dict.fromkeys(population.members[group].tolist(), edge_of_name[group])
         return edge_of
     index_of = {member: index for index, member in enumerate(members)}
-    for member, edge, where in _rows(tier, i):
+    for member, edge_name, where in _rows(tier, i):
         if member not in index_of:
             problem = f"must be a client from 0 to {len(members) - 1}" if members[0] == "0" else did_you_mean(member, members)
             raise UserError(f"{where}: member {member!r} is not known; {problem}")
         index = index_of[member]
         if index in edge_of:
             raise UserError(f"{where}: member {member!r} belongs to {names[edge_of[index]]!r} already; name it once")
-        edge_of[index] = edge_of_name[edge]
+        edge_of[index] = edge_of_name[edge_name]
     return edge_of
