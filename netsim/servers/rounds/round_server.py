@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import repeat
-from operator import attrgetter, sub
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from netsim.core.jamming import add_jamming
@@ -71,27 +70,29 @@ class Book(StateFields):
         columns, by name. Counts are those since the last call. Raises TypeError for a column that the table does not have.
         """
         pool, now, before = self._pool, self._counts_now(), self._before
-        values = dict(columns)
+        if evaluation is not None:
+            columns = {**columns, **evaluation.columns}
+        # A column that is not chosen has no place in the table: its values would be lost without a word.
+        if not columns.keys() <= self._columns:
+            unknown = ", ".join(sorted(columns.keys() - self._columns))
+            raise TypeError(f"{unknown}: no part of the server names such a column of rounds; add it to round_columns")
+        values = _BLANK | columns
         values["round"], values["start_s"], values["end_s"], values["version"] = round, start_s, end_s, version
         values["in_flight"], values["max_leak"] = pool.under_way, pool.accountant.max_leak()
         if evaluation is not None:
             values["accuracy"], values["loss"] = evaluation.accuracy, evaluation.loss
             if not math.isnan(evaluation.training_loss):
                 values["training_loss"] = evaluation.training_loss
-            values |= evaluation.columns
         if pool.energy is not None:
             pool.advance()
             now |= pool.energy.totals(end_s)
             values |= pool.energy.now()
-        # Differences without a loop in Python, for speed. Energy is missing in `before` at the first record: it counts from 0.
-        values |= zip(now, map(sub, now.values(), map(before.get, now, repeat(0))), strict=True)
+        # Energy is missing in `before` at the first record: it counts from 0.
+        for name, count in now.items():
+            values[name] = count - before.get(name, 0)
         self._before = now
-        # A column that is not chosen has no place in the table: its values would be lost without a word.
-        if not values.keys() <= self._columns:
-            unknown = ", ".join(sorted(values.keys() - self._columns))
-            raise TypeError(f"{unknown}: no part of the server names such a column of rounds; add it to round_columns")
-        # A union keeps the order of its left side, which is that of the fields of `RoundRow`; there is a value for each.
-        return tuple.__new__(RoundRow, (_BLANK | values).values())
+        # In the order of the fields of `RoundRow`: `_BLANK` has all of them, and a key that is there keeps its place.
+        return tuple.__new__(RoundRow, values.values())
 
 
 class Recording(Protocol):
@@ -315,7 +316,9 @@ class RoundServer(LoopServer):
         """Record a closed round and its attempts, after the evaluation of its model."""
         # Instruments first: some set columns of attempts, which are recorded next. The model is evaluated after both.
         columns = self.loop.columns(closed)
-        columns |= zip(ROUND_CAUSES, (*closed.opened_by, *closed.closed_by, closed.close_rule), strict=True)
+        columns["opened_by"], columns["opened_after"] = closed.opened_by
+        columns["closed_by"], columns["closed_after"] = closed.closed_by
+        columns["close_rule"] = closed.close_rule
         self.rows.record_round(closed)
         learner, number, end_s = self.loop.learner, closed.number, closed.end_s
         evaluation = learner.evaluate(number, end_s, number == self.last_round)

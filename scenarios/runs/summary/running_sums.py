@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from operator import add, attrgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,8 +98,10 @@ class Totals:
         while self.starts_s and (start_s >= self.starts_s[0] or end_s > self.starts_s[0]):
             self.starts_s.pop(0)
             self.first_rounds.append(row.round)
-        # Sums without a loop in Python, for speed.
-        self.counts |= zip(names, map(add, map(self.counts.__getitem__, names), counts), strict=True)
+        sums = self.counts
+        for name, count in zip(names, counts, strict=True):
+            if count:
+                sums[name] += count
 
     def state_dict(self) -> State:
         """Return all sums, for a checkpoint."""
