@@ -175,6 +175,6 @@ def test_runs_of_a_sweep_say_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     sweep(planned, tmp_path / "out", progress=seen.append, machines=Machines(**workers))
     sys.modules.pop("slow_own", None)
     told = {(index, text) for standing in seen for index, text in standing.waits.items()}
-    assert all(re.fullmatch(r"round \d has taken \d s, up to .* s simulated; it waits for .*", text) for _, text in told)
+    assert all(re.fullmatch(r"round \d has taken \d+ (s|min), up to .* s simulated; it waits for .*", text) for _, text in told)
     assert {index for index, text in told if text.startswith("round 2")} == {0, 1}
     assert seen[-1].waits == {}
