@@ -47,8 +47,9 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
 
     def delta_at(sigma: float) -> float:
         """Return the least delta of noise with deviation `sigma`: the formula above."""
-        below = float(log_ndtr(-0.5 / sigma - epsilon * sigma))
-        return float(ndtr(0.5 / sigma - epsilon * sigma)) - math.exp(min(0.0, epsilon + below))
+        # In logarithms, because e^epsilon may overflow.
+        log_below = float(log_ndtr(-0.5 / sigma - epsilon * sigma))
+        return float(ndtr(0.5 / sigma - epsilon * sigma)) - math.exp(min(0.0, epsilon + log_below))
 
     # delta falls as sigma rises: first find an upper end, then bisect.
     low, high = 0.0, 1.0
@@ -56,7 +57,10 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
         low, high = high, 2.0 * high
     while high - low > 1e-12 * high:
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if delta_at(middle) > delta else (low, middle)
+        if delta_at(middle) > delta:
+            low = middle
+        else:
+            high = middle
     return high
 
 
@@ -83,13 +87,15 @@ def composed_epsilon(
     if noise == "gaussian":
         if delta is None:
             raise ParameterError("delta", None, "must be given for Gaussian noise", shown="")
-        return _compose(accountant, noise, [gaussian_scale(budget, delta) for budget in budgets], total_delta, sum(budgets))
+        scales = [gaussian_scale(budget, delta) for budget in budgets]
+        return _compose(accountant, noise, scales, total_delta, magnitude=sum(budgets))
     total = math.fsum(budgets)
     large = [budget for budget in budgets if budget >= _SMALL]
     if not large:
         return total
     small_total = math.fsum(budget for budget in budgets if budget < _SMALL)
-    composed = _compose(accountant, noise, [1.0 / budget for budget in large], total_delta, total)
+    composed = _compose(accountant, noise, [1.0 / budget for budget in large], total_delta, magnitude=total)
+    # Neither is always the smaller.
     return min(total, small_total + composed)
 
 

@@ -32,17 +32,18 @@ def maximum_cycle_mean(weights: FloatArray) -> float:
     4.0
     """
     count = len(weights)
-    # Row k: F_k(v), from any start.
+    # Row k: F_k(v), from any start; -inf if no walk of k arcs ends in v.
     walks = np.zeros((count + 1, count))
-    for step in range(1, count + 1):
-        walks[step] = (walks[step - 1][:, None] + weights).max(axis=0)
-    reached = np.isfinite(walks[count])
-    if not reached.any():
+    for k in range(1, count + 1):
+        walks[k] = (walks[k - 1][:, None] + weights).max(axis=0)
+    is_reached = np.isfinite(walks[count])
+    if not is_reached.any():
         return _NONE
-    last, earlier = walks[count][reached], walks[:count, reached]
-    lengths = np.arange(count, 0, -1)[:, None]
+    longest, shorter = walks[count, is_reached], walks[:count, is_reached]
+    # n - k
+    missing_arcs = np.arange(count, 0, -1)[:, None]
     with np.errstate(invalid="ignore"):
-        means = np.where(np.isfinite(earlier), (last - earlier) / lengths, np.inf)
+        means = np.where(np.isfinite(shorter), (longest - shorter) / missing_arcs, np.inf)
     return float(means.min(axis=0).max())
 
 

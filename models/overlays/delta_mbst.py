@@ -22,7 +22,9 @@ class DeltaMbst(StaticOverlay):
         weights = silos.work_ms + silos.latency_ms + 2.0 * silos.share_ms
         trees = [grown_tree(weights, most) for most in range(2, silos.count)]
         trees.append(path_in_cube(grown_tree(weights), silos.count))
-        best = min((StaticOverlay(silos, both_ways(tree)) for tree in trees), key=lambda overlay: overlay.cycle_ms())
+        overlays = [StaticOverlay(silos, both_ways(tree)) for tree in trees]
+        # Of equal cycle times the first counts.
+        best = min(overlays, key=StaticOverlay.cycle_ms)
         super().__init__(silos, best.arcs)
 
 

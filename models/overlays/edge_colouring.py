@@ -47,10 +47,14 @@ def _colour(edge: Pair, colouring: Colouring, neighbours: Sequence[Sequence[int]
     path = _swap_on_path(centre, free_at_last, free_at_centre, colouring)
     # The swap changed the colour of at most one edge of the fan, the one that had `free_at_last`. The fan before this edge is
     # still a fan, and `free_at_last` is free at its last node; but if the path ends at that node, the whole fan must be rotated.
-    end = next((place for place, node in enumerate(fan) if place and colour_to[node] == free_at_last), len(fan))
-    if fan[end - 1] in path:
-        end = len(fan)
-    _rotate(centre, fan[:end], free_at_last, colouring)
+    rotated = fan
+    for place, node in enumerate(fan):
+        # The first edge of the fan has no colour yet.
+        if place > 0 and colour_to[node] == free_at_last:
+            if fan[place - 1] not in path:
+                rotated = fan[:place]
+            break
+    _rotate(centre, rotated, free_at_last, colouring)
 
 
 def _find_fan(first: int, colour_to: Mapping[int, int], colouring: Colouring, neighbours_of_centre: Sequence[int]) -> list[int]:
@@ -61,13 +65,14 @@ def _find_fan(first: int, colour_to: Mapping[int, int], colouring: Colouring, ne
     """
     fan = [first]
     while True:
-        used = colouring[fan[-1]]
-        following = next(
-            (node for node in neighbours_of_centre if node in colour_to and colour_to[node] not in used and node not in fan), None
-        )
-        if following is None:
+        used_colours = colouring[fan[-1]]
+        for node in neighbours_of_centre:
+            if node in colour_to and colour_to[node] not in used_colours and node not in fan:
+                fan.append(node)
+                break
+        else:
+            # No neighbour can be added.
             return fan
-        fan.append(following)
 
 
 def _free_colour(node: int, colouring: Colouring, colours: int) -> int:
@@ -82,12 +87,14 @@ def _swap_on_path(start: int, first: int, second: int, colouring: Colouring) -> 
     a cycle, and the walk would not end.
     """
     swapped = {first: second, second: first}
-    path, edges, colour = [start], [], first
-    while colour in colouring[path[-1]]:
-        node = path[-1]
-        path.append(colouring[node][colour])
-        edges.append((node, path[-1], colour))
-        colour = swapped[colour]
+    # Nodes of the path, and its edges as (node, node, old colour).
+    path, edges = [start], []
+    node, colour = start, first
+    while colour in colouring[node]:
+        next_node = colouring[node][colour]
+        path.append(next_node)
+        edges.append((node, next_node, colour))
+        node, colour = next_node, swapped[colour]
     # Remove all old colours first: the new colour of an edge is the old one of the next.
     for a, b, colour in edges:
         del colouring[a][colour], colouring[b][colour]

@@ -15,14 +15,18 @@ def strides(count: int) -> list[int]:
     return [1 << power for power in range((count - 1).bit_length())]
 
 
+def _stride_arcs(count: int, stride: int) -> list[Arc]:
+    """Return an arc from each of `count` silos to the one that is `stride` further, modulo `count`."""
+    return [Arc(silo, (silo + stride) % count) for silo in range(count)]
+
+
 class Exponential(StaticOverlay):
     """Overlay with all strides in every round."""
 
     kind = "exponential"
 
     def __init__(self, silos: Silos) -> None:
-        count = silos.count
-        super().__init__(silos, [Arc(i, (i + stride) % count) for stride in strides(count) for i in range(count)])
+        super().__init__(silos, [arc for stride in strides(silos.count) for arc in _stride_arcs(silos.count, stride)])
 
 
 class OnePeerExponential:
@@ -32,9 +36,9 @@ class OnePeerExponential:
     waiting = StaticOverlay.waiting
 
     def __init__(self, silos: Silos) -> None:
-        count = silos.count
         self.silos = silos
-        self._rounds = [[Arc(i, (i + stride) % count) for i in range(count)] for stride in strides(count)]
+        self._rounds = [_stride_arcs(silos.count, stride) for stride in strides(silos.count)]
+        """Arcs of each round of a period."""
         self.period = len(self._rounds)
 
     @property

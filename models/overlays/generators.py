@@ -34,21 +34,26 @@ def tree(*, fan_out: Sequence[int]) -> Plan:
     >>> tree(fan_out=[1, 2])[0]
     ['root', 'root.0', 'root.0.0', 'root.0.1']
     """
-    nodes, level, cables = ["root"], ["root"], []
+    nodes, parents, cables = ["root"], ["root"], []
     for depth, count in enumerate(fan_out):
-        children = [(parent, f"{parent}.{n}") for parent in level for n in range(count)]
-        cables += [(parent, child, depth, 0.0) for parent, child in children]
-        level = [child for _, child in children]
-        nodes += level
+        children = []
+        for parent in parents:
+            own = [f"{parent}.{n}" for n in range(count)]
+            cables += [(parent, child, depth, 0.0) for child in own]
+            children += own
+        nodes += children
+        parents = children
     return nodes, cables
 
 
 def dumbbell(*, sides: Sequence[int]) -> Plan:
     """Return `left` and `right`, joined by one cable (level 0), with `sides[0]` and `sides[1]` leaves."""
-    cables = [("left", "right", 0, 0.0)]
+    nodes, cables = ["left", "right"], [("left", "right", 0, 0.0)]
     for side, count in zip(("left", "right"), sides, strict=True):
-        cables += [(side, f"{side}{n}", 1, 0.0) for n in range(count)]
-    return ["left", "right", *(leaf for _, leaf, level, _ in cables if level)], cables
+        leaves = [f"{side}{n}" for n in range(count)]
+        nodes += leaves
+        cables += [(side, leaf, 1, 0.0) for leaf in leaves]
+    return nodes, cables
 
 
 def ring(*, nodes: int) -> Plan:
@@ -95,12 +100,18 @@ def waxman(*, nodes: int, alpha: float, beta: float, side_km: float, generator: 
     """
     names = [f"node{n}" for n in range(nodes)]
     places = generator.random((nodes, 2)) * side_km
+    # Distances (nodes, nodes).
     km = np.hypot(*(places[:, None] - places[None]).transpose(2, 0, 1))
-    drawn = generator.random((nodes, nodes)) < alpha * np.exp(-km / (beta * max(float(km.max()), math.ulp(1.0))))
-    pairs = {(a, b) for a, b in itertools.combinations(range(nodes), 2) if drawn[a, b]}
+    # The least number keeps a division by 0 away where all nodes have one place.
+    greatest_km = max(float(km.max()), math.ulp(1.0))
+    is_drawn = generator.random((nodes, nodes)) < alpha * np.exp(-km / (beta * greatest_km))
+    all_pairs = list(itertools.combinations(range(nodes), 2))
+    pairs = {(a, b) for a, b in all_pairs if is_drawn[a, b]}
+    shortest_first = sorted(all_pairs, key=lambda ends: km[ends])
     # Label of the piece that each node belongs to.
     piece = list(range(nodes))
-    for a, b in [*sorted(pairs), *sorted(itertools.combinations(range(nodes), 2), key=lambda ends: km[ends])]:
+    # The drawn cables first: they only join the labels. Then the shortest cable between two pieces joins these.
+    for a, b in [*sorted(pairs), *shortest_first]:
         if piece[a] != piece[b]:
             pairs.add((a, b))
             old, new = piece[b], piece[a]

@@ -48,7 +48,8 @@ class Matcha:
     @cached_property
     def _on(self) -> NDArray[np.bool_]:
         """(rounds, m) True for the matchings that are on."""
-        return np.random.default_rng(self._seed).random((ROUNDS, len(self.groups))) < self.probabilities
+        uniforms = np.random.default_rng(self._seed).random((ROUNDS, len(self.groups)))
+        return uniforms < self.probabilities
 
     def _pairs(self, silos: Silos) -> list[Pair]:
         """Return the pairs of silos that may exchange models: those that a cable joins."""
@@ -77,9 +78,15 @@ class Matcha:
         """All arcs, as arrays."""
         arcs = self.arcs
         latencies_ms, cores_ms = self.silos.route_ms(arcs)
+        # Each link of a matching is two arcs.
         matching_of = np.repeat(np.arange(len(self.groups)), [2 * len(group) for group in self.groups])
-        sources, targets = np.array([arc.source for arc in arcs]), np.array([arc.target for arc in arcs])
-        return _ArcTable(sources, targets, latencies_ms, cores_ms, matching_of)
+        return _ArcTable(
+            sources=np.array([arc.source for arc in arcs]),
+            targets=np.array([arc.target for arc in arcs]),
+            latencies_ms=latencies_ms,
+            cores_ms=cores_ms,
+            matching_of=matching_of,
+        )
 
     def _round_ms(self, round: int) -> float:
         """Return the time of a round in ms: local training, then the slowest message of the links that are on.
@@ -93,8 +100,10 @@ class Matcha:
         sources, targets = table.sources[active], table.targets[active]
         outgoing = np.bincount(sources, minlength=self.silos.count)[sources]
         incoming = np.bincount(targets, minlength=self.silos.count)[targets]
-        shares = np.maximum(np.maximum(outgoing * self.silos.up_ms, incoming * self.silos.down_ms), table.cores_ms[active])
-        return float((table.latencies_ms[active] + shares).max()) + self.silos.work_ms
+        # Messages share the access of their silos, up and down; a path's share of the core is its own.
+        access_ms = np.maximum(outgoing * self.silos.up_ms, incoming * self.silos.down_ms)
+        shares_ms = np.maximum(access_ms, table.cores_ms[active])
+        return float((table.latencies_ms[active] + shares_ms).max()) + self.silos.work_ms
 
 
 class _ArcTable(NamedTuple):
@@ -132,6 +141,7 @@ def best_probabilities(count: int, groups: Sequence[Sequence[Pair]], budget: flo
 def _best_probabilities(count: int, groups: tuple[tuple[Pair, ...], ...], budget: float) -> tuple[float, ...]:
     """Compute `best_probabilities` from tuples, which the cache needs; `count` silos."""
     number = len(groups)
+    # Both ends of the links of each matching, as two arrays.
     ends = [np.array(group).T for group in groups]
     best, best_value = np.full(number, budget), -np.inf
     # Each cut is a plane above the concave function: row (m,) of v' L_j v at an eigenvector v. The linear program finds the
@@ -147,9 +157,13 @@ def _best_probabilities(count: int, groups: tuple[tuple[Pair, ...], ...], budget
         if values[0] > best_value:
             best, best_value = chosen, float(values[0])
         cuts.append([np.sum((vectors[a, 0] - vectors[b, 0]) ** 2) for a, b in ends])
+        # Variables: the probabilities, then the height, which is maximised. It stays below each cut, and the probabilities
+        # within the budget.
+        below_cuts = np.hstack([-np.array(cuts), np.ones((len(cuts), 1))])
+        within_budget = np.append(np.ones(number), 0.0)
         solution: Any = linprog(
             np.append(np.zeros(number), -1.0),
-            A_ub=np.vstack([np.hstack([-np.array(cuts), np.ones((len(cuts), 1))]), np.append(np.ones(number), 0.0)]),
+            A_ub=np.vstack([below_cuts, within_budget]),
             b_ub=np.append(np.zeros(len(cuts)), budget * number),
             bounds=[(0.0, 1.0)] * number + [(None, None)],
         )
@@ -186,7 +200,7 @@ def draw_plan(count: int, pairs: Sequence[Pair], budget: float) -> DrawnMatching
     """
     groups = matchings(count, pairs)
     if not groups:
-        return DrawnMatchings([], np.zeros(0), 0.0, 0.0, 1.0)
+        return DrawnMatchings(groups=[], probabilities=np.zeros(0), step=0.0, connectivity=0.0, contraction=1.0)
     probabilities = best_probabilities(count, groups, budget)
     # E[L], and the sum of p_j (1 - p_j) L_j over matchings j, where L_j is the Laplacian of matching j.
     laplacians = np.zeros((2, count, count))
@@ -207,4 +221,10 @@ def draw_plan(count: int, pairs: Sequence[Pair], budget: float) -> DrawnMatching
 
     # The norm is a convex function of the step. It is 1 at 0 and at least 1 from step 1 on.
     minimum: Any = minimize_scalar(contraction, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-10})
-    return DrawnMatchings(groups, probabilities, float(minimum.x), float(np.linalg.eigvalsh(mean)[1]), float(minimum.fun))
+    return DrawnMatchings(
+        groups=groups,
+        probabilities=probabilities,
+        step=float(minimum.x),
+        connectivity=float(np.linalg.eigvalsh(mean)[1]),
+        contraction=float(minimum.fun),
+    )

@@ -36,9 +36,10 @@ def waiting_matrix(silos: Silos, arcs: Sequence[Arc]) -> FloatArray:
 
     On the diagonal stands the time of local training, s T_c; -inf where i sends j no message.
     """
-    times = silos.work_ms + silos.message_ms(arcs)
+    arrivals_ms = (silos.work_ms + silos.message_ms(arcs)).tolist()
     own = [(silo, silo, silos.work_ms) for silo in range(silos.count)]
-    return matrix_of(silos.count, [*own, *((arc.source, arc.target, ms) for arc, ms in zip(arcs, times.tolist(), strict=True))])
+    messages = [(arc.source, arc.target, arrival_ms) for arc, arrival_ms in zip(arcs, arrivals_ms, strict=True)]
+    return matrix_of(silos.count, [*own, *messages])
 
 
 class StaticOverlay:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 
 import numpy as np
 
@@ -40,12 +41,14 @@ def christofides(weights: FloatArray) -> list[int]:
     odd = np.flatnonzero(degrees % 2).tolist()
     # The lightest perfect matching: NetworkX finds the one of greatest weight, so that weights change their sign.
     graph = nx.Graph()
-    graph.add_weighted_edges_from((a, b, -weights[a, b]) for place, a in enumerate(odd) for b in odd[place + 1 :])
+    graph.add_weighted_edges_from((a, b, -weights[a, b]) for a, b in combinations(odd, 2))
     walk = nx.MultiGraph()
     walk.add_nodes_from(range(count))
     walk.add_edges_from(tree)
     walk.add_edges_from(_pairs(nx.max_weight_matching(graph, maxcardinality=True)))
-    return list(dict.fromkeys(source for source, _ in nx.eulerian_circuit(walk, source=0)))
+    nodes_of_walk = [source for source, _ in nx.eulerian_circuit(walk, source=0)]
+    # Each node once, where the walk first comes to it.
+    return list(dict.fromkeys(nodes_of_walk))
 
 
 def _pairs(matching: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

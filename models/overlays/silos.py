@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -16,7 +17,6 @@ from models.overlays.underlay import Underlay, Way
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-_NEVER = float("inf")
 _MOST_BITS, _LONGEST_MS = 1e15, 1e15
 """Bounds beyond which a number is hardly meant."""
 
@@ -61,8 +61,9 @@ class Silos:
 
     def __post_init__(self) -> None:
         for name in ("model_bits", "up_bits_per_s", "down_bits_per_s", "core_bits_per_s"):
-            if not 0.0 < getattr(self, name) <= _MOST_BITS:
-                raise ParameterError(name, getattr(self, name), "must be > 0, and at most 1e15 bits or bits/s; look at the units")
+            value = getattr(self, name)
+            if not 0.0 < value <= _MOST_BITS:
+                raise ParameterError(name, value, "must be > 0, and at most 1e15 bits or bits/s; look at the units")
         if not 0.0 <= self.compute_ms <= _LONGEST_MS:
             raise ParameterError("compute_ms", self.compute_ms, f"must be >= 0, and at most {_LONGEST_MS:g}")
         if not 1 <= self.steps <= _LONGEST_MS:
@@ -91,21 +92,32 @@ class Silos:
     @cached_property
     def latency_ms(self) -> FloatArray:
         """(n, n) latencies of the shortest routes."""
-        return np.array([[way.latency_ms for way in row] for row in self.underlay.ways])
+        return self._of_routes(lambda way: way.latency_ms)
 
     @cached_property
     def core_ms(self) -> FloatArray:
         """Time (n, n) in ms in which a model crosses the cables of a route one after the other: M / A with A = C_core / hops."""
         # Keep the order of operations, that of the code behind the published table: routes over the same cables make exact ties
         # between tours of a ring, which the last digits decide.
-        return np.array([[self.model_bits / self._path_bits_per_s(way) * 1e3 for way in row] for row in self.underlay.ways])
+        return self._of_routes(lambda way: self.model_bits / self._path_bits_per_s(way) * 1e3)
+
+    def _of_routes(self, measure: Callable[[Way], float]) -> FloatArray:
+        """Return the `measure` of the route between each two silos; (n, n)."""
+        return np.array([list(map(measure, routes)) for routes in self.underlay.ways])
 
     def _path_bits_per_s(self, way: Way) -> float:
-        """Return the rate of a route: its cables carry the message one after the other, so that their times per bit add up."""
+        """Return the rate of a route: its cables carry the message one after the other, so that their times per bit add up.
+
+        inf for a route without cables, from a silo to itself.
+        """
+        if not way.cables:
+            return math.inf
+        # A cable that names no capacity has that of all others.
         capacities = [self.underlay.cables[cable].bits_per_s or self.core_bits_per_s for cable in way.cables]
         if len(set(capacities)) == 1:
+            # The same as below without its rounding.
             return capacities[0] / len(capacities)
-        return 1.0 / sum(1.0 / capacity for capacity in capacities) if capacities else _NEVER
+        return 1.0 / sum(1.0 / capacity for capacity in capacities)
 
     @property
     def share_ms(self) -> FloatArray:
@@ -142,7 +154,8 @@ class Silos:
         outgoing = np.bincount(sources, minlength=self.count)[sources]
         incoming = np.bincount(targets, minlength=self.count)[targets]
         latencies_ms, cores_ms = self.route_ms(arcs)
-        return np.asarray(latencies_ms + np.maximum(np.maximum(outgoing * self.up_ms, incoming * self.down_ms), cores_ms))
+        access_ms = np.maximum(outgoing * self.up_ms, incoming * self.down_ms)
+        return np.asarray(latencies_ms + np.maximum(access_ms, cores_ms))
 
 
 def _ends(arcs: Sequence[Arc]) -> tuple[IntArray, IntArray]:
@@ -151,5 +164,8 @@ def _ends(arcs: Sequence[Arc]) -> tuple[IntArray, IntArray]:
 
 
 def both_ways(pairs: Iterable[tuple[int, int]]) -> tuple[Arc, ...]:
-    """Return an arc in each direction for every pair."""
-    return tuple(arc for a, b in pairs for arc in (Arc(a, b), Arc(b, a)))
+    """Return an arc in each direction for every pair, pair by pair."""
+    arcs: list[Arc] = []
+    for a, b in pairs:
+        arcs += [Arc(a, b), Arc(b, a)]
+    return tuple(arcs)

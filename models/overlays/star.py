@@ -19,9 +19,13 @@ class Star(StaticOverlay):
     waiting: Waiting = "centre"
 
     def __init__(self, silos: Silos, *, direct: bool = False) -> None:
-        ways = [(0, silo) for silo in range(silos.count)] if direct else _shortest_paths(silos)
-        there = [Arc(0, silo, way if len(way) > 2 else ()) for silo, way in enumerate(ways) if silo]
-        super().__init__(silos, [*there, *(Arc(arc.target, 0, arc.via[::-1]) for arc in there)])
+        paths = [(0, silo) for silo in range(silos.count)] if direct else _shortest_paths(silos)
+        from_centre = []
+        for silo in range(1, silos.count):
+            is_relayed = len(paths[silo]) > 2
+            from_centre.append(Arc(0, silo, via=paths[silo] if is_relayed else ()))
+        to_centre = [Arc(arc.target, 0, via=arc.via[::-1]) for arc in from_centre]
+        super().__init__(silos, [*from_centre, *to_centre])
         self._clients = silos.count - 1
 
     def cycle_ms(self) -> float:
@@ -39,10 +43,12 @@ def _shortest_paths(silos: Silos) -> list[tuple[int, ...]]:
     queue: list[tuple[float, tuple[int, ...]]] = [(0.0, (0,))]
     while len(paths) < silos.count:
         length, path = heappop(queue)
-        if path[-1] in paths:
+        end = path[-1]
+        if end in paths:
+            # A shorter path to it came first.
             continue
-        paths[path[-1]] = path
+        paths[end] = path
         for other in range(silos.count):
             if other not in paths:
-                heappush(queue, (length + float(weights[path[-1], other]), (*path, other)))
+                heappush(queue, (length + float(weights[end, other]), (*path, other)))
     return [paths[silo] for silo in range(silos.count)]

@@ -19,14 +19,15 @@ def grown_tree(weights: FloatArray, most: int | None = None) -> Pairs:
     inside, outside = [0], list(range(1, count))
     pairs: Pairs = []
     while outside:
-        able = [node for node in inside if most is None or degrees[node] < most]
-        part = weights[able][:, outside]
-        place, other = divmod(int(part.argmin()), len(outside))
-        pair = able[place], outside.pop(other)
-        pairs.append(pair)
-        inside.append(pair[1])
-        for node in pair:
-            degrees[node] += 1
+        # Nodes of the tree that may get one more edge.
+        open_nodes = [node for node in inside if most is None or degrees[node] < most]
+        candidates = weights[open_nodes][:, outside]
+        row, column = divmod(int(candidates.argmin()), len(outside))
+        node, new_node = open_nodes[row], outside.pop(column)
+        pairs.append((node, new_node))
+        inside.append(new_node)
+        degrees[node] += 1
+        degrees[new_node] += 1
     return pairs
 
 
@@ -38,7 +39,8 @@ def lightest_tree(weights: FloatArray) -> Pairs:
     # Label of the piece that each node belongs to; an edge between two pieces joins them.
     piece = list(range(len(weights)))
     pairs: Pairs = []
-    for a, b in sorted(combinations(range(len(weights)), 2), key=lambda pair: float(weights[pair])):
+    lightest_first = sorted(combinations(range(len(weights)), 2), key=lambda pair: float(weights[pair]))
+    for a, b in lightest_first:
         if piece[a] != piece[b]:
             pairs.append((a, b))
             old, new = piece[b], piece[a]

@@ -33,7 +33,9 @@ class Cable:
     @property
     def length(self) -> float:
         """Length by which routes are compared: km, or ms where delays are given."""
-        return self.km if self.km is not None else self.delay_ms or 0.0
+        if self.km is not None:
+            return self.km
+        return 0.0 if self.delay_ms is None else self.delay_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class Underlay:
     def ways_from(self, source: int) -> list[Way]:
         """Return the shortest route from a site to each site, by Dijkstra's algorithm; `ties` decides between equal lengths."""
         hops = self._hops
+        # Of each site reached: the length of its shortest route so far, and the site and cable before it on that route.
         lengths = {source: 0.0}
         before: dict[int, tuple[int, int]] = {}
         # Entries (length, tie, site). Of sites at one distance, the one reached first is settled first with `ties` "cables", the
@@ -140,7 +143,8 @@ class Underlay:
                 new_length = length + hop.length
                 if new_length < lengths.get(hop.site, _NEVER):
                     lengths[hop.site], before[hop.site] = new_length, (site, hop.cable)
-                    heappush(queue, (new_length, next(reached) if self.ties == "cables" else 0, hop.site))
+                    tie = next(reached) if self.ties == "cables" else 0
+                    heappush(queue, (new_length, tie, hop.site))
         return [self._way(source, target, before) for target in range(len(self.sites))]
 
     def _way(self, source: int, target: int, before: dict[int, tuple[int, int]]) -> Way:
@@ -152,16 +156,18 @@ class Underlay:
         sites, cables = [target], []
         while sites[-1] != source:
             if sites[-1] not in before:
-                return Way((), (), _NEVER)
+                return Way(sites=(), cables=(), latency_ms=_NEVER)
             site, cable = before[sites[-1]]
             sites.append(site)
             cables.append(cable)
         crossed = [self.cables[cable] for cable in reversed(cables)]
         km = sum(cable.km for cable in crossed if cable.km is not None)
         delays_ms = sum(cable.delay_ms for cable in crossed if cable.delay_ms is not None)
+        latency_ms = delays_ms
         # The constant part of the latency counts once a route, if one of its cables has a length; given delays include theirs.
-        has_km = any(cable.km is not None for cable in crossed)
-        return Way(tuple(reversed(sites)), tuple(reversed(cables)), delays_ms + (MS_PER_KM * km + ROUTE_MS if has_km else 0.0))
+        if any(cable.km is not None for cable in crossed):
+            latency_ms = delays_ms + (MS_PER_KM * km + ROUTE_MS)
+        return Way(sites=tuple(reversed(sites)), cables=tuple(reversed(cables)), latency_ms=latency_ms)
 
 
 class _Ways(Sequence[Sequence[Way]]):

@@ -87,11 +87,14 @@ class Opinion:
 def check_opinions(opinions: FloatArray) -> FloatArray:
     """Return `opinions` as float64 (K,). Raises ParameterError unless each is in [0, 1]."""
     values = np.asarray(opinions, np.float64)
-    good = (values >= 0) & (values <= 1)
-    if values.ndim != 1 or not good.all():
-        client = int(np.argmin(good))
-        problem = f"has shape {values.shape}" if values.ndim != 1 else f"= {float(values[client])!r} of client {client}"
-        raise ParameterError("opinions", values, "must be one number in [0, 1] for each client", shown=f" {problem}")
+    wanted = "must be one number in [0, 1] for each client"
+    if values.ndim != 1:
+        raise ParameterError("opinions", values, wanted, shown=f" has shape {values.shape}")
+    is_allowed = (values >= 0) & (values <= 1)
+    if not is_allowed.all():
+        # The first client whose opinion is not.
+        client = int(np.argmin(is_allowed))
+        raise ParameterError("opinions", values, wanted, shown=f" = {float(values[client])!r} of client {client}")
     return values
 
 
@@ -199,15 +202,20 @@ def settle(
         raise ParameterError(
             "start", messages, f"must be {graph.edges} finite log-odds, one a directed edge", shown=f" has shape {messages.shape}"
         )
-    residual = residual_sum = 0.0
-    for iteration in range(1, max_iterations + 1):
-        following = damping * messages + (1 - damping) * step(graph, couplings, fields, messages)
-        change = np.abs(following - messages)
+    iteration, residual, residual_sum = 0, math.inf, math.inf
+    while residual > tolerance and iteration < max_iterations:
+        next_messages = damping * messages + (1 - damping) * step(graph, couplings, fields, messages)
+        change = np.abs(next_messages - messages)
         residual, residual_sum = float(change.max(initial=0.0)), float(change.sum())
-        messages = following
-        if residual <= tolerance:
-            return FixedPoint(messages, iteration, residual, residual_sum, True)
-    return FixedPoint(messages, max_iterations, residual, residual_sum, False)
+        messages = next_messages
+        iteration += 1
+    return FixedPoint(
+        messages=messages,
+        iterations=iteration,
+        residual=residual,
+        residual_sum=residual_sum,
+        converged=residual <= tolerance,
+    )
 
 
 def check_limits(*, damping: float, tolerance: float, max_iterations: int) -> None:
@@ -230,10 +238,12 @@ def answers_until_quiet(graph: PeerGraph, couplings: FloatArray, *, tolerance: f
     graphs they multiply with every step.
     """
     coupling = float(np.abs(couplings).max(initial=0.0))
-    change, walks = 2 * coupling, np.ones(graph.edges)
-    total = np.zeros(graph.edges)
+    # Walks of the present length that end in each edge, those of all lengths so far, and the change that they pass on.
+    walks, total = np.ones(graph.edges), np.zeros(graph.edges)
+    change = 2 * coupling
     while change > tolerance and walks.any() and total.max(initial=0.0) < limit:
         total += walks
+        # A walk goes on over all edges of the client that it reaches, but not back.
         walks = graph.sum_incoming(walks)[graph.source] - walks[graph.reverse]
         change *= math.tanh(coupling)
     return min(float(total.max(initial=0.0)), float(limit))

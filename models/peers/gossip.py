@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -142,13 +141,14 @@ def believers(payload: Payload[Known], held: Sequence[Known], ranks: IntArray, s
 
     Before agreement there may be more than `size` of them, never fewer: a client of the true top cannot doubt it.
     """
-    inside = [rank in payload.top_ranks(known, size) for known, rank in zip(held, ranks.tolist(), strict=True)]
-    return np.flatnonzero(inside)
+    believes = [rank in payload.top_ranks(known, size) for known, rank in zip(held, ranks.tolist(), strict=True)]
+    return np.flatnonzero(believes)
 
 
 def disagreement(payload: Payload[Known], held: Sequence[Known], size: int) -> float:
     """Return the share of clients that do not name the true top `size`; 0 is agreement."""
-    return sum(not payload.knows_top(known, size) for known in held) / len(held)
+    naming_others = sum(not payload.knows_top(known, size) for known in held)
+    return naming_others / len(held)
 
 
 def draw_contacts(graph: PeerGraph, u: FloatArray) -> IntArray:
@@ -203,10 +203,15 @@ def _flood(graph: PeerGraph, payload: Payload[Known], news: list[list[_News[Know
     for client, own_news in enumerate(news):
         if not own_news:
             continue
-        for neighbour in graph.target[graph.outgoing(np.array([client]))].tolist():
+        neighbours = graph.target[graph.outgoing(np.array([client]))].tolist()
+        for neighbour in neighbours:
             parts = [part.known for part in own_news if part.sender != neighbour]
-            if parts:
-                messages.append(_Message(client, neighbour, reduce(lambda a, b: payload.merge(a, b)[0], parts)))
+            if not parts:
+                continue
+            merged = parts[0]
+            for part in parts[1:]:
+                merged, _ = payload.merge(merged, part)
+            messages.append(_Message(sender=client, receiver=neighbour, known=merged))
     return messages
 
 
@@ -247,20 +252,22 @@ def spread(
     for repetition in range(max_repetitions + 1):
         agreed = all(payload.knows_top(known, size) for known in knowledge)
         if agreed or repetition == max_repetitions:
-            return Spread(knowledge, repetition, messages, pairs, agreed)
+            return Spread(held=knowledge, repetitions=repetition, messages=messages, pairs=pairs, agreed=agreed)
         if forwarding == "flooding":
             sent = _flood(graph, payload, news)
             if not sent:
-                return Spread(knowledge, repetition, messages, pairs, False)
+                # Nothing is left to forward.
+                return Spread(held=knowledge, repetitions=repetition, messages=messages, pairs=pairs, agreed=False)
         else:
             sent = []
             assert uniforms is not None
             for edge in draw_contacts(graph, uniforms(repetition + 1)).tolist():
-                sent.append(_Message(source[edge], target[edge], knowledge[source[edge]]))
+                client, contact = source[edge], target[edge]
+                sent.append(_Message(sender=client, receiver=contact, known=knowledge[client]))
                 if forwarding == "push-pull":
-                    answer = payload.difference(knowledge[target[edge]], knowledge[source[edge]])
+                    answer = payload.difference(knowledge[contact], knowledge[client])
                     if answer:
-                        sent.append(_Message(target[edge], source[edge], answer))
+                        sent.append(_Message(sender=contact, receiver=client, known=answer))
         # All messages of a repetition were made before any arrives.
         news = [[] for _ in knowledge]
         for message in sent:

@@ -68,11 +68,13 @@ class PeerGraph:
         low, high = _check_links(links, clients)
         positions = _check_positions(positions_km, clients)
         length = _check_lengths(distance_km, positions, low, high)
+        # Links in the order of their higher client, then of the lower: equal links follow each other.
         by_high = np.argsort(high * clients + low)
         low, high, length = low[by_high], high[by_high], length[by_high]
-        twice = np.flatnonzero((np.diff(low) == 0) & (np.diff(high) == 0))
-        if twice.size:
-            shown = f" names {low[twice[0]]}-{high[twice[0]]} twice"
+        repeated = np.flatnonzero((np.diff(low) == 0) & (np.diff(high) == 0))
+        if repeated.size:
+            first = repeated[0]
+            shown = f" names {low[first]}-{high[first]} twice"
             raise ParameterError("links", links, "each link must be named once", shown=shown)
         # In the order of addresses: edge 2l goes up link l (from the lower client to the higher), edge 2l + 1 comes down. So the
         # address of the edge in the other direction differs in the last bit. `address` sorts the edges by (target, source).
@@ -186,9 +188,10 @@ def _check_lengths(distance_km: FloatArray | None, positions: FloatArray | None,
         raise ParameterError("distance_km", None, "must be given where there are no positions")
     wrong = np.flatnonzero(~(np.isfinite(length) & (length >= 0)))
     if wrong.size:
-        i = int(wrong[0])
-        shown = f" = {float(length[i])!r} of link {low[i]}-{high[i]}"
-        raise ParameterError("distance_km", float(length[i]), "must be finite and >= 0 km", shown=shown)
+        link = int(wrong[0])
+        wrong_length = float(length[link])
+        shown = f" = {wrong_length!r} of link {low[link]}-{high[link]}"
+        raise ParameterError("distance_km", wrong_length, "must be finite and >= 0 km", shown=shown)
     return length
 
 

@@ -60,7 +60,7 @@ def metropolis(*, graph: PeerGraph) -> Mixing:
     """
     degree = graph.degree
     edge = 1.0 / (1 + np.maximum(degree[graph.source], degree[graph.target]))
-    return Mixing(graph, 1.0 - graph.sum_incoming(edge), edge)
+    return Mixing(graph, own=1.0 - graph.sum_incoming(edge), edge=edge)
 
 
 def max_degree(*, graph: PeerGraph) -> Mixing:
@@ -70,8 +70,9 @@ def max_degree(*, graph: PeerGraph) -> Mixing:
     >>> max_degree(graph=star(clients=4)).matrix().tolist()[1]
     [0.25, 0.75, 0.0, 0.0]
     """
-    edge = np.full(graph.edges, 1.0 / (1 + int(graph.degree.max(initial=0))))
-    return Mixing(graph, 1.0 - graph.sum_incoming(edge), edge)
+    largest_degree = int(graph.degree.max(initial=0))
+    edge = np.full(graph.edges, 1.0 / (1 + largest_degree))
+    return Mixing(graph, own=1.0 - graph.sum_incoming(edge), edge=edge)
 
 
 def uniform(*, graph: PeerGraph) -> Mixing:
@@ -84,7 +85,7 @@ def uniform(*, graph: PeerGraph) -> Mixing:
     [0.5, 0.5, 0.0, 0.0]
     """
     own = 1.0 / (1 + graph.degree)
-    return Mixing(graph, own, own[graph.target])
+    return Mixing(graph, own=own, edge=own[graph.target])
 
 
 def stated_weights(
@@ -116,4 +117,4 @@ def stated_weights(
         i, j = not_linked[0].tolist()
         shown = f" of peer {i} for peer {j} = {matrix[i, j]:g}"
         raise ParameterError("weights", weights, "must be 0: they are no neighbours", shown=shown)
-    return Mixing(graph, matrix.diagonal().copy(), matrix[graph.target, graph.source])
+    return Mixing(graph, own=matrix.diagonal().copy(), edge=matrix[graph.target, graph.source])

@@ -57,6 +57,7 @@ def torus(
     if rows < 1 or clients % rows:
         raise ParameterError("rows", rows, f"must be >= 1 and divide the number of clients, {clients}")
     number = np.arange(clients).reshape(rows, -1)
+    # The neighbour below each client, and the one to its right.
     pairs = [np.stack((number, np.roll(number, -1, axis)), axis=-1).reshape(-1, 2) for axis in (0, 1)]
     return _graph(clients, np.concatenate(pairs), link_km)
 

@@ -93,9 +93,11 @@ class SyntheticOpinions(StateFields):
         """Return None: the contributions of clients are unknown."""
 
     def opinions(self, slot: int) -> FloatArray:
-        """Return the opinions (K,) after `slot`; called once a slot (0: before the first)."""
-        self._slots += slot > 0
+        """Return the opinions (K,) after `slot`; called once a slot (0: before the first). Moves the level first."""
+        if slot > 0:
+            self._slots += 1
         if self._count:
+            # `_sum / _count` is the mean worth of the updates delivered in the slot.
             self._level = self._memory * self._level + (1 - self._memory) * self._sum / self._count
             self._sum, self._count = 0.0, 0
         return self._opinions(slot, self._level)

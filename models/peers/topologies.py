@@ -181,8 +181,10 @@ def grid(
     number = np.arange(clients).reshape(rows, -1)
     across = np.stack((number[:, :-1].ravel(), number[:, 1:].ravel()), axis=1)
     down = np.stack((number[:-1].ravel(), number[1:].ravel()), axis=1)
-    spacing = side_km / max(1, *(side - 1 for side in number.shape))
-    places = spacing * np.argwhere(number >= 0)[:, ::-1].astype(np.float64)
+    intervals = max(1, *(side - 1 for side in number.shape))
+    # (column, row) of each client, in the order of their numbers.
+    lattice = np.argwhere(number >= 0)[:, ::-1]
+    places = side_km / intervals * lattice.astype(np.float64)
     return PeerGraph.from_links(clients=clients, links=np.concatenate((across, down)), positions_km=places)
 
 
@@ -238,24 +240,27 @@ def graph_file(
     try:
         graph = _read_graphml(path) if graphml else _read_links(path)
     except (OSError, UnicodeDecodeError, ParseError, nx.NetworkXException) as error:
-        raise ParameterError("path", path, f"cannot be read as {'GraphML' if graphml else 'a list of links'} ({error})") from None
+        kind = "GraphML" if graphml else "a list of links"
+        raise ParameterError("path", path, f"cannot be read as {kind} ({error})") from None
     names = list(graph.nodes)
     if len(names) != clients:
         raise ParameterError("path", path, f"the graph has {len(names)} nodes: must have {clients}, one a client")
-    numbers = {str(i): i for i in range(clients)}
-    number = numbers if all(name in numbers for name in names) else {name: i for i, name in enumerate(names)}
-    if not graphml and number is not numbers:
-        other = next(name for name in names if name not in numbers)
-        raise ParameterError("path", path, f"{other!r}: clients must be numbered 0..{clients - 1}")
-    node_places = _node_places(path, graph, number)
-    distance = _link_lengths(path, graph)
-    links = np.array([(number[a], number[b]) for a, b in graph.edges], np.int64).reshape(-1, 2)
+    # The client of each node, by name: nodes called 0, 1, .. are these clients, other nodes count in the order of the file.
+    client_of = {str(client): client for client in range(clients)}
+    other_names = [name for name in names if name not in client_of]
+    if other_names:
+        if not graphml:
+            raise ParameterError("path", path, f"{other_names[0]!r}: clients must be numbered 0..{clients - 1}")
+        client_of = {name: client for client, name in enumerate(names)}
+    stated_places = _node_places(path, graph, client_of)
+    lengths_km = _link_lengths(path, graph)
+    links = np.array([(client_of[a], client_of[b]) for a, b in graph.edges], np.int64).reshape(-1, 2)
     try:
         return PeerGraph.from_links(
             clients=clients,
             links=links,
-            distance_km=distance,
-            positions_km=places if node_places is None else node_places,
+            distance_km=lengths_km,
+            positions_km=places if stated_places is None else stated_places,
             allow_disconnected=allow_disconnected,
         )
     except ValueError as error:
@@ -297,10 +302,12 @@ def _read_links(path: str) -> Any:
             graph.add_node(words[0])
         if len(words) < 2:
             continue
-        attributes = {"distance_km": words[2]} if len(words) == 3 else {}
-        if graph.has_edge(*words[:2]) and graph.edges[words[0], words[1]] != attributes:
+        first, second, *distance = words
+        attributes = {"distance_km": distance[0]} if distance else {}
+        # A link may stand twice, in both directions, if its distance is the same.
+        if graph.has_edge(first, second) and graph.edges[first, second] != attributes:
             raise ParameterError("path", path, f"line {number}: {line.strip()!r}: this link was given otherwise before")
-        graph.add_edge(*words[:2], **attributes)
+        graph.add_edge(first, second, **attributes)
     return graph
 
 

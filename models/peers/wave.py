@@ -33,6 +33,7 @@ def exchange_times(
         raise ParameterError("exchanges", exchanges, "must be >= 0")
     start = _check_times("start_s", start_s, graph.clients)
     work = _check_times("work_s", work_s, graph.clients)
+    # Latencies that are the same in all exchanges are checked once.
     parts = None if callable(latency_s) else _check_parts(latency_s, graph.edges)
     times = np.empty((exchanges + 1, graph.clients))
     times[0] = start
@@ -40,8 +41,9 @@ def exchange_times(
     for k in range(1, exchanges + 1):
         # With mode="clip" `take` writes into `out` without a copy; all positions are valid.
         np.take(times[k - 1], graph.source, out=arrival, mode="clip")
+        exchange_parts = _check_parts(_latency_of(latency_s, k), graph.edges) if parts is None else parts
         # Part by part, in the order in which a message passes them, for the same rounding as in the engine.
-        for part in _check_parts(_latency_of(latency_s, k), graph.edges) if parts is None else parts:
+        for part in exchange_parts:
             arrival += part
         np.maximum(times[k - 1], graph.max_incoming(arrival), out=times[k])
         times[k] += work
@@ -78,15 +80,15 @@ def flooding_times(
         front = np.array([origin])
         while front.size:
             edges = graph.outgoing(front)
-            reached = graph.target[edges]
-            known = time[graph.source[edges]]
+            neighbours = graph.target[edges]
+            # Times at which the neighbours know the item over these edges.
+            known_s = time[graph.source[edges]]
             for part in parts:
-                known += part[edges]
-            known += work[reached]
-            earlier = known < time[reached]
-            reached = reached[earlier]
-            np.minimum.at(time, reached, known[earlier])
-            improved[reached] = True
+                known_s += part[edges]
+            known_s += work[neighbours]
+            is_earlier = known_s < time[neighbours]
+            np.minimum.at(time, neighbours[is_earlier], known_s[is_earlier])
+            improved[neighbours[is_earlier]] = True
             front = np.flatnonzero(improved)
             improved[front] = False
     return times

@@ -133,15 +133,15 @@ class AoiAware(StateFields):
         """Return the channel of each client; (K,): the wrapped scheduler's choice, overridden where ages are high."""
         means = self._running.means()
         # Channels without observations, of mean nan, drop out: nan > 0 is false.
-        best = max([mean for mean in means if mean > 0.0], default=0.0)
-        threshold = 1.0 / best if best else inf
+        best_mean = max([mean for mean in means if mean > 0.0], default=0.0)
+        threshold = 1.0 / best_mean if best_mean else inf
         ages: list[int] = view.ages.tolist()
         if self._total:
             limit = self._clients * threshold if self._total_threshold is None else self._total_threshold
-            if sum(ages) > limit:
-                ranked = self._sort_by_mean(means)[: self._clients]
-                return np.array(self.matcher.match(view, ranked), np.int64)
-            return self._scheduler.assign(view)
+            if sum(ages) <= limit:
+                return self._scheduler.assign(view)
+            ranked = self._sort_by_mean(means)[: self._clients]
+            return np.array(self.matcher.match(view, ranked), np.int64)
         assigned = self._scheduler.assign(view)
         overdue = [client for client in rotation_order(view.round, self._clients) if ages[client] > threshold]
         if not overdue:
@@ -168,19 +168,20 @@ class AoiAware(StateFields):
 def _promote(overdue: list[int], best_first: list[int], assigned: list[int]) -> list[int]:
     """Give the overdue clients the best channels, and return the channel of each client: `assigned`, changed in place.
 
-    `overdue` holds clients, oldest first; `best_first` channels. A client that holds the channel of an overdue one gets the
-    other's former channel in exchange, so that all channels stay distinct.
+    `overdue` holds clients, oldest first; `best_first` channels. A client whose channel goes to an overdue one gets that one's
+    former channel in exchange, so that all channels stay distinct.
     """
-    holder_of = {channel: client for client, channel in enumerate(assigned)}
+    client_of = {channel: client for client, channel in enumerate(assigned)}
     for client, channel in zip(overdue, best_first, strict=False):
-        former_channel, holder = assigned[client], holder_of.get(channel)
+        former_channel, former_client = assigned[client], client_of.get(channel)
         assigned[client] = channel
-        holder_of[channel] = client
-        if holder is None:
-            del holder_of[former_channel]
-        elif holder != client:
-            assigned[holder] = former_channel
-            holder_of[former_channel] = holder
+        client_of[channel] = client
+        if former_client is None:
+            # No client had `channel`, and now none has `former_channel`.
+            del client_of[former_channel]
+        elif former_client != client:
+            assigned[former_client] = former_channel
+            client_of[former_channel] = former_client
     return assigned
 
 
@@ -198,7 +199,8 @@ def _make_running_means(
     if means == "history":
         return DiscountedMeans(channels=channels, discount=1.0)
     if means == "window":
-        return WindowedMeans(channels=channels, window_rounds=_WINDOW_ROUNDS if window_rounds is None else window_rounds)
+        rounds = _WINDOW_ROUNDS if window_rounds is None else window_rounds
+        return WindowedMeans(channels=channels, window_rounds=rounds)
     if means == "discount":
         if discount is None:
             raise ParameterError("discount", None, "must be given where means = 'discount'")

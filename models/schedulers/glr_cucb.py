@@ -61,7 +61,10 @@ class GlrCucb(IndexPolicy):
     ) -> None:
         period = _exploration_period(channels, rounds, alpha, segments, forced_exploration)
         if detector is None:
-            detector = GlrExact if segments is None or rounds is None else partial(GlrExact, delta=1.0 / max(rounds, 2))
+            detector = GlrExact
+            if segments is not None and rounds is not None:
+                # delta = 1 / T must be below 1.
+                detector = partial(GlrExact, delta=1.0 / max(rounds, 2))
         super().__init__(clients=clients, channels=channels, detector=detector, period=period, matcher=matcher)
 
 
@@ -103,4 +106,5 @@ def _exploration_period(channels: int, rounds: int | None, alpha: float | None, 
         if rounds is None:
             raise ParameterError("alpha", None, "must be given where the number of rounds is open")
         alpha = 0.05 * math.sqrt(math.log(rounds) / rounds)
+    # alpha is 0 for a single round.
     return math.floor(channels / alpha) if alpha > 0.0 else 0

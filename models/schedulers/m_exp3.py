@@ -114,7 +114,7 @@ class MExp3(RankedScheduler):
         return sorted(self._drawn, key=self._scores.__getitem__, reverse=True)
 
     def _learn(self, round: int, used: list[int], won: list[bool]) -> None:
-        """Reward the credited super-arm for the channels `used` in which an update got through (`won` True)."""
+        """Reward the credited super-arm, if any, for the channels `used` in which an update got through (`won` True)."""
         arm = self._arm_to_credit(used)
         self._drawn = ()
         if arm:
@@ -126,8 +126,8 @@ class MExp3(RankedScheduler):
         if self._drawn and set(self._drawn).issuperset(used):
             return self._drawn
         # If updates outlast a round, two of them may end on one channel in the same round: the used channels are no super-arm.
-        complete = len(used) == len(set(used)) == self._clients
-        return tuple(sorted(used)) if self._credits_used and complete else ()
+        is_super_arm = len(used) == len(set(used)) == self._clients
+        return tuple(sorted(used)) if self._credits_used and is_super_arm else ()
 
 
 def tune_gamma(rounds: int, *, clients: int, channels: int) -> float:
@@ -139,7 +139,9 @@ def tune_gamma(rounds: int, *, clients: int, channels: int) -> float:
     """
     check_rounds(rounds)
     arms = math.comb(channels, clients)
-    return min(1.0, math.sqrt(arms / rounds * math.log(arms) / (math.e - 1.0))) if arms > 1 else 1.0
+    if arms == 1:
+        return 1.0
+    return min(1.0, math.sqrt(arms / rounds * math.log(arms) / (math.e - 1.0)))
 
 
 def _read_gamma(gamma: float | Literal["tuned"], rounds: int | None, clients: int, channels: int, normalize: bool) -> float:

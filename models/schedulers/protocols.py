@@ -133,5 +133,7 @@ def check_rounds(rounds: int) -> None:
 
 def check_finite(name: str, value: float, *, zero: bool = False) -> None:
     """Raise ParameterError, naming the parameter, unless `value` is finite and > 0 (>= 0 if `zero`)."""
-    if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
-        raise ParameterError(name, value, f"must be finite and {'>= 0' if zero else '> 0'}")
+    is_allowed = value >= 0 if zero else value > 0
+    if not (math.isfinite(value) and is_allowed):
+        wanted = ">= 0" if zero else "> 0"
+        raise ParameterError(name, value, f"must be finite and {wanted}")

@@ -70,9 +70,8 @@ class RankedScheduler(StateFields, ABC):
         used, won = channels.tolist(), good.tolist()
         counts, wins, scores = self._counts, self._wins, self._scores
         for channel, success in zip(used, won, strict=True):
-            counts[channel] = count = counts[channel] + 1
-            wins[channel] = wins_now = wins[channel] + success
-            scores[channel] = wins_now / count
+            count, wins_now = counts[channel] + 1, wins[channel] + success
+            counts[channel], wins[channel], scores[channel] = count, wins_now, wins_now / count
         self._learn(view.round, used, won)
 
     def means(self) -> FloatArray:

@@ -59,9 +59,10 @@ class DiscountedMeans(StateFields):
     def observe(self, channels: IntArray, good: BoolArray) -> None:
         """Discount what was observed before, then count the round: `channels` (n,) used, True in `good` (n,) for successes."""
         if self._discount < 1.0:
+            discounted = [count * self._discount for count in self._counts]
             # A count that has faded to nothing is dropped: its mean would become 0 / 0.
-            faded = [new if (new := count * self._discount) > 1e-250 else 0.0 for count in self._counts]
-            self._counts, self._wins = faded, [wins * self._discount for wins in self._wins]
+            self._counts = [count if count > 1e-250 else 0.0 for count in discounted]
+            self._wins = [wins * self._discount for wins in self._wins]
         for channel, success in zip(channels.tolist(), good.tolist(), strict=True):
             self._counts[channel] += 1.0
             self._wins[channel] += success
@@ -91,10 +92,11 @@ class WindowedMeans:
         """Rounds of the window, oldest first."""
 
     def observe(self, channels: IntArray, good: BoolArray) -> None:
-        self._rounds.append(_Observations(channels.tolist(), good.tolist()))
-        self._count(self._rounds[-1], 1)
+        newest = _Observations(channels.tolist(), good.tolist())
+        self._rounds.append(newest)
+        self._count(newest, sign=1)
         if len(self._rounds) > self._window_rounds:
-            self._count(self._rounds.popleft(), -1)
+            self._count(self._rounds.popleft(), sign=-1)
 
     def _count(self, observations: _Observations, sign: int) -> None:
         """Add the observations of a round to the counts (`sign` 1), or take them away (-1)."""

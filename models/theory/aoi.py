@@ -65,23 +65,21 @@ def simulate(scheduler: Scheduler, states: BoolArray, *, clients: int, draws: Dr
 
     `draws` is either addressed, with a generator for each round, or one generator for all rounds.
     """
-    rounds = len(states)
-    channels = np.empty((rounds, clients), np.int64)
-    arrived = np.empty((rounds, clients), np.bool_)
-    ages_after = np.empty((rounds, clients), np.int64)
+    shape = (len(states), clients)
+    history = History(channels=np.empty(shape, np.int64), good=np.empty(shape, np.bool_), ages=np.empty(shape, np.int64))
     contribution = np.ones(clients)
     ages: IntArray = np.ones(clients, np.int64)
-    for t in range(rounds):
+    for t, states_of_round in enumerate(states):
         rng = draws if isinstance(draws, np.random.Generator) else draws.generator(t + 1)
-        view = Slot(t + 1, ages, contribution, rng)
-        channels[t] = chosen = scheduler.assign(view)
-        arrived[t] = good = states[t][chosen]
-        scheduler.observe(view, chosen, good)
+        view = Slot(round=t + 1, ages=ages, contribution=contribution, rng=rng)
+        channels = scheduler.assign(view)
+        good = states_of_round[channels]
+        scheduler.observe(view, channels, good)
         # A new array, because the scheduler may have kept the view.
         ages = ages + 1
         ages[good] = 1
-        ages_after[t] = ages
-    return History(channels, arrived, ages_after)
+        history.channels[t], history.good[t], history.ages[t] = channels, good, ages
+    return history
 
 
 def ages(good: BoolArray) -> IntArray:

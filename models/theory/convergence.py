@@ -135,11 +135,12 @@ def proved_constants(problem: Problem) -> Constants:
     stride = eta * steps
     if not stride * L <= 1.0:
         raise ParameterError("step_size", eta, f"times {steps} local steps it must be <= 1 / L, {1.0 / L:.3g}")
+    drift = (L * eta) ** 2 * G2 * (steps - 1) * (2 * steps - 1) / 6.0
     return Constants(
         omega=1.0 - stride * problem.growth,
         participation=8.0 * stride * G2,
         age=2.0 * stride**3 * L**2 * G2,
-        floor=2.0 * stride * (problem.noise**2 + (L * eta) ** 2 * G2 * (steps - 1) * (2 * steps - 1) / 6.0),
+        floor=2.0 * stride * (problem.noise**2 + drift),
     )
 
 
@@ -188,5 +189,6 @@ def _accumulate(omega: float, added: FloatArray) -> FloatArray:
     values = np.empty(len(added))
     value = 0.0
     for t, addend in enumerate(added.tolist()):
-        values[t] = value = omega * value + addend
+        value = omega * value + addend
+        values[t] = value
     return values

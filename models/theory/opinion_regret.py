@@ -49,12 +49,14 @@ def gaps(values: FloatArray, per_round: int) -> Gaps:
     ordered = np.sort(np.asarray(values, np.float64))[::-1]
     if not 1 <= per_round <= len(ordered):
         raise ParameterError("per_round", per_round, f"must be between 1 and the number of clients, {len(ordered)}")
+    # Losses of value if one member of the best set is exchanged for one other client.
     exchanges = ordered[:per_round, None] - ordered[None, per_round:]
-    if not (exchanges > 0).any():
+    losses = exchanges[exchanges > 0]
+    if not losses.size:
         reason = f"all sets of {per_round} clients are equally good; the bounds need one that is worse"
         raise ParameterError("values", values, reason, shown="")
-    least = float(exchanges[exchanges > 0].min()) / per_round
-    return Gaps(least, float(ordered[:per_round].sum() - ordered[-per_round:].sum()) / per_round)
+    best, worst = ordered[:per_round].sum(), ordered[-per_round:].sum()
+    return Gaps(least=float(losses.min()) / per_round, greatest=float(best - worst) / per_round)
 
 
 def theorem1_upper(

@@ -88,14 +88,14 @@ class PauseRewardMeter(StateFields):
         ratios = self._truth.mean_ratio(self._tau_min_s, view.round, view.time_s)
         scores = self._genie.update_by_counts(view.round)
         # Sorted, so that the scores of two equal sets are added in one order, and their sums are equal to the last bit.
-        genie = np.sort(best_set(ratios, scores, self._per_round, None))
+        genie = np.sort(best_set(ratios, scores, self._per_round, rng=None))
         genie_scores = scores[genie]
         # With a shared history this is the same state again: an update by the same counts returns the same scores.
-        scores = self._played.update_by_counts(view.round)
+        played_scores = self._played.update_by_counts(view.round)
         played = outcome.clients
         drawn_s = latency_s(np.concatenate((genie, played)))
         genie_reward = self._reward(drawn_s[: len(genie)], genie_scores)
-        reward = self._reward(drawn_s[len(genie) :], scores[played]) if len(played) else 0.0
+        reward = self._reward(drawn_s[len(genie) :], played_scores[played]) if len(played) else 0.0
         self._played.count(played)
         if self._genie is not self._played:
             self._genie.count(genie)
@@ -141,4 +141,6 @@ def regret_bound_terms(*, clients: int, per_round: int, delta_max: float, delta:
     check_at_least("delta_max", delta_max, 0)
     check_at_least("delta", delta, 0, strict=True)
     factor = clients * (delta_max + delta)
-    return BoundTerms(factor * (1.0 + c * math.pi**2 / 3.0), factor * 4.0 * (per_round + 1) / delta**2)
+    return BoundTerms(
+        constant=factor * (1.0 + c * math.pi**2 / 3.0), per_log_round=factor * 4.0 * (per_round + 1) / delta**2
+    )

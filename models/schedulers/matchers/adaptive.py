@@ -52,7 +52,8 @@ class Adaptive(StateFields):
         """Return lambda of each client, and update the two maxima: the largest age and the largest V so far."""
         mean_age = sum(ages) / len(ages)
         variance = sum([(age - mean_age) ** 2 for age in ages])
-        self._largest_age = largest_age = max(self._largest_age, *ages)
+        largest_age = max(self._largest_age, *ages)
+        self._largest_age = largest_age
         self._largest_variance = max(self._largest_variance, variance)
         beta_t = self._beta * variance / self._largest_variance if variance else 0.0
         return [(1.0 - beta_t) * own + beta_t * (age / largest_age) for own, age in zip(contribution, ages, strict=True)]
