@@ -179,8 +179,8 @@ class ClientPool(Tallies):
             else:
                 self.energy.advance(self.clock.now)
             # Batteries still change while clients work, so with batteries nothing is ever settled.
-            stays = self.presence.settles and self.presence.next_change_s.min() == _EVER
-            self.settled = stays and not self._charged
+            presence_is_final = self.presence.settles and self.presence.next_change_s.min() == _EVER
+            self.settled = presence_is_final and not self._charged
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
         """Return True (K,) for clients that may be selected now: present, with charge and privacy budget left, and not busy.

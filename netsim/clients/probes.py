@@ -66,7 +66,7 @@ class Probes:
         self.started = 0
         """Number of probes begun so far."""
         self.ended = dict.fromkeys(OUTCOMES, 0)
-        """Number of probes ended so far."""
+        """Number of probes ended so far, by outcome."""
         self.joules = dict.fromkeys(_JOULES, 0.0)
         """Energy that probes have drawn, by column, if energy is counted."""
         self._questions = [asking] if testing is None else [asking, testing]

@@ -37,8 +37,8 @@ def updates_state(updates: Collection[Update]) -> State:
 
 def restored_updates(medium: Medium, state: State) -> list[Update]:
     """Return the updates that `updates_state` saved, in the same order."""
-    models = [ModelDraws.restore(medium, drawn) for drawn in state["models"]]
-    sends = [SendDraws.restore(medium, drawn) for drawn in state["sends"]]
+    models = [ModelDraws.restore(medium, saved_draws) for saved_draws in state["models"]]
+    sends = [SendDraws.restore(medium, saved_draws) for saved_draws in state["sends"]]
     updates = []
     for saved, model_place, send_place in zip(state["alive"], state["model_of"], state["send_of"], strict=True):
         update = Update.__new__(Update)

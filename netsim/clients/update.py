@@ -74,8 +74,8 @@ class _Draws:
 
     def state_dict(self) -> State:
         """Return the drawn values. They cannot be drawn again, because the states of channels have moved on."""
-        drawn: State = {name: getattr(self, name).state_dict() for name in self.DRAWN}
-        return {"round": self.round, "clients": self.clients.copy(), "started_s": self.started_s, **drawn}
+        values: State = {name: getattr(self, name).state_dict() for name in self.DRAWN}
+        return {"round": self.round, "clients": self.clients.copy(), "started_s": self.started_s, **values}
 
     @classmethod
     def restore(cls, medium: Medium, state: State) -> Self:

@@ -26,7 +26,10 @@ class Alarm:
 
     def __init__(self, clock: Clock, on_due: Callable[[], None]) -> None:
         self._clock, self._on_due = clock, on_due
-        self._due_s = self._called_s = _NEVER
+        self._due_s = _NEVER
+        """Time at which to ring; inf: never."""
+        self._called_s = _NEVER
+        """Time of the valid call on the clock, at `_due_s` or before; inf: none is there."""
 
     def set(self, due_s: float) -> None:
         """Ring at `due_s`, not before now, in place of the time that was set before; inf: do not ring."""

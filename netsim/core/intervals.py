@@ -18,7 +18,9 @@ class Intervals(StateFields):
 
     def __init__(self, intervals: Iterable[tuple[float, float]] = ()) -> None:
         self._starts: list[float] = []
+        """Starts of the intervals, ascending."""
         self._ends: list[float] = []
+        """Ends of the same intervals, ascending, because intervals are disjoint."""
         for start_s, end_s in sorted(intervals):
             self.add(start_s, end_s)
 

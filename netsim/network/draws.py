@@ -285,9 +285,9 @@ class Durations:
         """Restore the draw that was saved as `state`, which is empty for a draw that was not needed."""
         if not state:
             return self._no_time
-        drawn: RoundDraw[float] = RoundDraw(self, round, clients, time_s)
-        drawn.load_state_dict(state)
-        return drawn
+        draw: RoundDraw[float] = RoundDraw(self, round, clients, time_s)
+        draw.load_state_dict(state)
+        return draw
 
     def uniforms(self, address: int, places: IntArray) -> FloatArray:
         """Return the uniform numbers of `places` (n,) at `address`: of clients in a round, unless there are other places."""
@@ -375,9 +375,9 @@ class Survivals:
         """Restore the draw that was saved as `state`, which is empty for a draw that was not needed."""
         if not state:
             return self._no_loss
-        drawn: RoundDraw[bool] = RoundDraw(self, round, clients, time_s)
-        drawn.load_state_dict(state)
-        return drawn
+        draw: RoundDraw[bool] = RoundDraw(self, round, clients, time_s)
+        draw.load_state_dict(state)
+        return draw
 
     def uniforms(self, address: int, places: IntArray) -> FloatArray:
         """Return the uniform numbers of `places` (n,) at `address`: of clients in a round, unless there are other places."""

@@ -57,16 +57,18 @@ class Jammable(ABC, Generic[SentT]):
     def __init__(self, channels: int) -> None:
         self.count = channels
         self.under_way: list[list[SentT]] = [[] for _ in range(channels)]
+        """Transmissions under way on each channel."""
         self.jams: list[list[Jam]] = [[] for _ in range(channels)]
         """Jamming in progress on each channel, in the order of beginnings."""
         # Lists, because writing an entry of an array costs four times as much.
         self.begun = [0] * channels
-        """Number [N] of transmissions begun so far."""
+        """Number [N] of transmissions begun so far on each channel."""
         self.delivered = [0] * channels
-        """Number [N] of transmissions delivered so far."""
+        """Number [N] of transmissions delivered so far on each channel."""
         self.hit = 0
         """Number of transmissions hit by a jammer so far."""
         self._jams_begun = 0
+        """Number of jams begun so far, which orders them."""
 
     @abstractmethod
     def _holds_channel(self, sent: SentT, time_s: float) -> bool:
@@ -124,7 +126,7 @@ class JammedRoutes(Jammable[SentT], StateFields):
         self, channels: int, *, channels_of: Callable[[SentT], Iterable[int]], holds_channel: Callable[[SentT, float], bool]
     ) -> None:
         super().__init__(channels)
-        self._channels_of, self._still_there = channels_of, holds_channel
+        self._channels_of, self._callback = channels_of, holds_channel
 
     def begin(self, sent: SentT) -> None:
         """Begin a message on its channels."""
@@ -143,4 +145,4 @@ class JammedRoutes(Jammable[SentT], StateFields):
 
     def _holds_channel(self, sent: SentT, time_s: float) -> bool:
         """Return the answer of the callback `holds_channel`."""
-        return self._still_there(sent, time_s)
+        return self._callback(sent, time_s)

@@ -179,11 +179,11 @@ class Table:
         last_piece = self._piece(len(self._digests))
         self._finish()
         self._temporary.replace(last_piece)
-        whole = self._present_file()
+        joined = self._present_file()
         for path in [*pieces, last_piece]:
             with pq.ParquetFile(path) as piece:
                 for group in range(piece.num_row_groups):
-                    whole.write(_match_schema(piece.read_row_group(group), self.rows.schema))
+                    joined.write(_match_schema(piece.read_row_group(group), self.rows.schema))
         digest = self._finish()
         last_piece.unlink()
         return digest

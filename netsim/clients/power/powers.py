@@ -74,9 +74,9 @@ class KnownPhases:
 
     def joules(self, state: int, clients: IntArray, seconds: FloatArray) -> FloatArray:
         """Return the joules (n,) that `clients` (n,) drew in `state` for `seconds` (n,); 0 for NaN, a state not reached."""
-        drawn: FloatArray = self._watts(clients)[state] * seconds
-        drawn[np.isnan(drawn)] = 0.0
-        return drawn
+        joules: FloatArray = self._watts(clients)[state] * seconds
+        joules[np.isnan(joules)] = 0.0
+        return joules
 
     def report(
         self, clients: IntArray, times_s: FloatArray, leave_s: FloatArray | None, reported: IntArray | None, until_s: float

@@ -88,10 +88,10 @@ class Forecast:
         self._moved = True
         if self._leaves:
             # Presence is [comes, goes): a client that would end at the very moment of leaving has left.
-            gone = ends_s >= times[AWAY]
-            if gone.any():
-                times[row + 1, gone] = times[AWAY, gone]
-                counts[OUTCOME, gone], counts[ARRIVES, gone] = ABORTED, 0
+            leaves_before = ends_s >= times[AWAY]
+            if leaves_before.any():
+                times[row + 1, leaves_before] = times[AWAY, leaves_before]
+                counts[OUTCOME, leaves_before], counts[ARRIVES, leaves_before] = ABORTED, 0
                 self.all_arrive = False
 
     def lose(self, row: int, survives: BoolArray | None, outages: ClientOutages | None) -> None:

@@ -236,7 +236,7 @@ class WholeRounds:
         pool, everyone = self._pool, self._foreseen.places(len(begins_s))
         medium, now = pool.medium, pool.clock.now
         models, sends = ModelDraws.draw(medium, round, now, everyone), SendDraws.draw(medium, round, now, everyone)
-        known = self._foreseen.foresee(
+        forecast = self._foreseen.foresee(
             chosen=everyone,
             version=0,
             steps=medium.work.plan_steps(round, everyone),
@@ -246,9 +246,9 @@ class WholeRounds:
             sends=sends,
             begins_s=begins_s,
         )
-        if known is None or not known.all_arrive:
+        if forecast is None or not forecast.all_arrive:
             return None
-        attempts = Columns(known.times, known.counts, self._foreseen.causes, pool.groups, self._phases)
+        attempts = Columns(forecast.times, forecast.counts, self._foreseen.causes, pool.groups, self._phases)
         return attempts, (models, sends)
 
     def join(self, begun: Columns, draws: dict[int, tuple[ModelDraws, SendDraws]]) -> None:
@@ -350,9 +350,9 @@ class WholeRounds:
         self.closes_s = None
         self._outlasting = self.left > 0
         if self._outlasting:
-            rest = self._rest().counts
-            self._pool.busy[rest[CLIENT]] = True
-            rounds = set(rest[ROUND].tolist())
+            counts = self._rest().counts
+            self._pool.busy[counts[CLIENT]] = True
+            rounds = set(counts[ROUND].tolist())
             self._draws = {round: draws for round, draws in self._draws.items() if round in rounds}
         else:
             self._draws.clear()

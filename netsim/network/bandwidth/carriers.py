@@ -324,7 +324,8 @@ class VaryingLinks(Ports):
         messages = [self._under_way[key] for key in keys]
         clients = np.array([message.client for message in messages])
         since_s = np.array([message.since_s for message in messages])
-        ends_s = self._law.ends_s(since_s, np.array([message.left for message in messages]), clients)
+        left_bytes = np.array([message.left for message in messages])
+        ends_s = self._law.ends_s(since_s, left_bytes, clients)
         # A message that never ends is lost when its link stops for ever, at the earliest when it begins.
         never_ends = ends_s == _EVER
         due_s = np.where(never_ends, np.maximum(self._law.stops_s(clients), since_s), ends_s)
@@ -376,9 +377,10 @@ class VaryingLinks(Ports):
         self._law, self._until_s = self._timeline.at(round, time_s)
         self._under_way = {}
         # Scheduled in the saved order, so that messages that end in one instant keep theirs.
-        for kind, number, client, since_s, left, due_s, stops in state["messages"]:
-            message = self._under_way[kind, number] = _Message(client, since_s, left)
+        for kind, number, client, since_s, left_bytes, due_s, stops in state["messages"]:
+            key, message = (kind, number), _Message(client, since_s, left=left_bytes)
             message.due_s, message.stops = due_s, stops
-            self._schedule((kind, number), message)
+            self._under_way[key] = message
+            self._schedule(key, message)
         if self._under_way:
             self._watch_law()

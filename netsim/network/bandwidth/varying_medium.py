@@ -285,13 +285,13 @@ def _alone_end_s(link: BandwidthLaw, own: BandwidthLaw, client: IntArray, start_
     It arrives when the integral of the smaller bandwidth reaches its size. `client`: array of one client.
     """
     # Both bandwidths are constant between two change points: integrate piece by piece.
-    now, left = start_s, size_bytes
+    now, left_bytes = start_s, size_bytes
     stops_s = min(float(link.stops_s(_LINK)[0]), float(own.stops_s(client)[0]))
     while now < stops_s:
         rate = min(float(link.rate(now, _LINK)[0]), float(own.rate(now, client)[0]))
         until_s = min(float(link.next_change_s(now, _LINK)[0]), float(own.next_change_s(now, client)[0]))
-        if rate > 0.0 and now + left / rate <= until_s:
-            return now + left / rate
-        left -= (until_s - now) * rate
+        if rate > 0.0 and now + left_bytes / rate <= until_s:
+            return now + left_bytes / rate
+        left_bytes -= (until_s - now) * rate
         now = until_s
     return _EVER

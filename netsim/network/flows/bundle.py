@@ -291,11 +291,12 @@ class Bundle:
         if first_end is None:
             return
         served_at_end, flow = first_end
-        left = served_at_end - flow_class.served
+        left_bytes = served_at_end - flow_class.served
+        # Of free classes the end is a virtual time, of classes at their limit a time in seconds.
         if flow_class.free:
-            heap, end = self._free_ends, flow_class.mark + left
+            heap, end = self._free_ends, flow_class.mark + left_bytes
         elif flow_class.limit > 0.0:
-            heap, end = self._limited_ends, flow_class.mark + max(left, 0.0) / flow_class.limit
+            heap, end = self._limited_ends, flow_class.mark + max(left_bytes, 0.0) / flow_class.limit
         else:
             return
         heappush(heap, (end, flow, flow_class.number, flow_class.stamp, flow_class))
@@ -323,10 +324,10 @@ class Bundle:
         while ends:
             virtual_end, _, _, stamp, flow_class = ends[0]
             if stamp == flow_class.stamp:
-                left = virtual_end - self._served
-                if left <= _ROUNDING * virtual_end:
+                left_bytes = virtual_end - self._served
+                if left_bytes <= _ROUNDING * virtual_end:
                     return self._since_s
-                return self._since_s + left / self.rate if self.rate > 0.0 else _NEVER
+                return self._since_s + left_bytes / self.rate if self.rate > 0.0 else _NEVER
             heappop(ends)
         return _NEVER
 

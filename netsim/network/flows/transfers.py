@@ -231,12 +231,12 @@ class Transfers:
         """
         if link not in self._delays:
             raise ParameterError("link", link, f"is no link; there are {', '.join(self._delays) or 'none'}")
-        known = self.flows.links[link]
-        bytes_per_s = known.capacity if bytes_per_s is None else bytes_per_s
+        present_bytes_per_s = self.flows.links[link].capacity
+        bytes_per_s = present_bytes_per_s if bytes_per_s is None else bytes_per_s
         delay_s = self._delays[link] if delay_s is None else delay_s
         LinkData(name=link, bytes_per_s=bytes_per_s, delay_s=delay_s)  # raises for values out of range
         self._delays[link] = delay_s
-        if bytes_per_s != known.capacity:
+        if bytes_per_s != present_bytes_per_s:
             self.flows.change(link, bytes_per_s)
         # The bound of a path follows its bandwidths and, with corrections, its delay; so does the penalty.
         for route in self._routes_over.get(link, ()):

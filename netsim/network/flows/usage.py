@@ -23,9 +23,13 @@ class _ClassAccount:
 
     def __init__(self, now_s: float) -> None:
         self.since_s = now_s
+        """Time up to which the account is complete; what follows holds from then on."""
         self.rate = 0.0
+        """Rate of one flow, bytes/s."""
         self.count = 0
+        """Number of flows."""
         self.limit: str | None = None
+        """Link that limits the flows, or OWN_LIMIT; None before the first rates."""
         self.limited_s: dict[str, float] = {}
         """Seconds for which each link has limited the class so far."""
 

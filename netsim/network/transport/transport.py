@@ -168,9 +168,10 @@ class Transport:
 
     def under_way(self) -> Iterator[Message]:
         """Return the messages in flight, in the order in which they were sent."""
-        single = list(self.flying.values())
-        batched = [batch.message(place) for batch in self.batches.values() for place in batch.places_in_flight()]
-        return iter(sorted(single + batched, key=lambda message: message.number))
+        messages = list(self.flying.values())
+        for batch in self.batches.values():
+            messages += [batch.message(place) for place in batch.places_in_flight()]
+        return iter(sorted(messages, key=lambda message: message.number))
 
     def unfinished(self) -> list[Message]:
         """Return the messages in flight, and those that will be sent again; copies of messages that are computed as arrays."""

@@ -68,7 +68,9 @@ class Choco(ExchangeProtocol):
             reason = "needs the same weight in both directions of a link; choose server.mixing.kind = 'metropolis'"
             raise ParameterError("kind", "choco", reason)
         self._weight: list[float] = weights.tolist()
+        """[E] weight of each edge."""
         self._exchanges = []
+        """Messages of each peer, the same in every round."""
         for peer, incoming in enumerate(host.neighbours):
             incoming_weights = [self._weight[edge] for edge in incoming]
             self._exchanges.append(Exchange(host.outgoing(peer), incoming, incoming_weights, host.mixing.own.item(peer)))

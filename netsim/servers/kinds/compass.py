@@ -45,13 +45,17 @@ class BySteps(StateFields, Dispatch):
         self.learner = learner
         self.scheduler = scheduler
         self._sent = ObjectAttempts()
+        """Attempts begun in the present round; the same list as `attempts`."""
         self.attempts: Attempts = self._sent
         self.waiting: dict[int, int] = {}
         """Clients that wait for the model that their update enters, with the round in which the update began."""
         self._on_group: Callable[[int], None] = lambda number: None
         self._begun: BoolArray = np.zeros(pool.count, np.bool_)
+        """True (K,) for clients that have begun an update in this round, or must not begin one."""
         self._number = 0
+        """Number of the present round."""
         self._chosen: IntArray = np.zeros(0, np.int64)
+        """Clients that begin as the round opens."""
 
     def listen(self, on_group: Callable[[int], None]) -> None:
         """Call `on_group` with the number of every new group."""

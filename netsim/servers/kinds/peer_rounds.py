@@ -77,12 +77,15 @@ class PeerHost(MessageHandler, Protocol):
 
 
 class _Sending(NamedTuple):
-    """Messages of an own round that are sent for the first time, or again: their places (n,) in the round, and what follows."""
+    """Messages of an own round that are sent for the first time, or again; arrays (n,)."""
 
     places: IntArray
+    """Places of the messages among those of the own round."""
     sent_s: FloatArray
     due_s: FloatArray
+    """Times at which they arrive, or would arrive if they were not lost."""
     good: BoolArray
+    """True for messages that arrive."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -203,67 +206,67 @@ class PeerRounds:
         if (attempts.counts[OUTCOME] != DELIVERED).any():
             return None
         peers = len(begins_s)
-        own = _OwnRound(
+        own_round = _OwnRound(
             number=number, attempts=attempts, begins_s=begins_s, draws=draws, contents=[None] * peers, numbers=[0] * peers
         )
-        own.steps = attempts.counts[DRAWN].tolist()
+        own_round.steps = attempts.counts[DRAWN].tolist()
 
         def send_messages(edges: IntArray, sent_s: FloatArray) -> FloatArray:
             """Send messages over `edges` (n,) at `sent_s` (n,), note them in the own round, and return their arrivals (n,)."""
             # The protocol lists edges peer by peer, so a search finds the first message of each sender.
-            own.edges, own.senders = edges, graph.source[edges]
-            first_of_sender = np.searchsorted(own.senders, own.senders)
-            own.places = np.arange(len(edges)) - first_of_sender
-            own.tries, own.arrivals_s = np.zeros(len(edges), np.int64), np.full(len(edges), math.inf)
-            self._send(own, sent_s)
-            return own.arrivals_s
+            own_round.edges, own_round.senders = edges, graph.source[edges]
+            first_of_sender = np.searchsorted(own_round.senders, own_round.senders)
+            own_round.places = np.arange(len(edges)) - first_of_sender
+            own_round.tries, own_round.arrivals_s = np.zeros(len(edges), np.int64), np.full(len(edges), math.inf)
+            self._send(own_round, sent_s)
+            return own_round.arrivals_s
 
         ends_s = host.protocol.foresee(number, begins_s, attempts.times[END], send_messages)
         if ends_s is None or not np.isfinite(ends_s).all():
             return None
-        own.ends_s = ends_s
-        self._list_events(own)
-        return own
+        own_round.ends_s = ends_s
+        self._list_events(own_round)
+        return own_round
 
-    def _send(self, own: _OwnRound, sent_s: FloatArray) -> None:
+    def _send(self, own_round: _OwnRound, sent_s: FloatArray) -> None:
         """Send the messages of an own round, and those that are lost again, until they arrive."""
-        host, transport, places = self._host, self._host.transport, np.arange(len(own.edges))
+        host, transport, places = self._host, self._host.transport, np.arange(len(own_round.edges))
         for tries in range(min(transport.max_resends, _MOST_TRIES) + 1):
-            sizes = host.sizes[own.senders[places]]
-            due_s, good = host.draws.foresee(own.edges[places], sent_s, own.number, tries, sizes)
-            own.sendings.append(_Sending(places, sent_s, due_s, good))
-            own.tries[places] = tries
-            own.arrivals_s[places[good]] = due_s[good]
+            sizes = host.sizes[own_round.senders[places]]
+            due_s, good = host.draws.foresee(own_round.edges[places], sent_s, own_round.number, tries, sizes)
+            own_round.sendings.append(_Sending(places, sent_s, due_s, good))
+            own_round.tries[places] = tries
+            own_round.arrivals_s[places[good]] = due_s[good]
             if good.all():
                 return
             places, sent_s = places[~good], due_s[~good] + transport.resend_after_s
 
-    def _list_events(self, own: _OwnRound) -> None:
+    def _list_events(self, own_round: _OwnRound) -> None:
         """List the ends of trainings and the arrivals of an own round by time."""
         graph = self._host.graph
-        trained_s, senders, peers = own.attempts.times[END], own.senders, len(own.ends_s)
+        trained_s, senders, peers = own_round.attempts.times[END], own_round.senders, len(own_round.ends_s)
         # Origins are equal for what one peer schedules in one event. Each peer has two in a round: what it schedules at the end
         # of its training, and what it has sent before.
-        first_origin, everyone = 2 * own.number * peers, np.arange(peers)
+        first_origin, everyone = 2 * own_round.number * peers, np.arange(peers)
         no_tries, edge_and_place = np.zeros(peers, np.int64), np.full(peers, _TRAINED)
         events = np.array([first_origin + everyone, everyone, edge_and_place, no_tries, edge_and_place])
         if len(senders):
-            sent_before_end = own.sendings[0].sent_s < trained_s[senders]
-            origins, receivers = first_origin + senders + peers * sent_before_end, graph.target[own.edges]
-            arrivals = [origins, receivers, own.edges, own.tries, own.places]
+            sent_before_end = own_round.sendings[0].sent_s < trained_s[senders]
+            origins, receivers = first_origin + senders + peers * sent_before_end, graph.target[own_round.edges]
+            arrivals = [origins, receivers, own_round.edges, own_round.tries, own_round.places]
             events = np.concatenate([events, arrivals], axis=1)
-        times = np.concatenate([trained_s, own.arrivals_s])
+        times = np.concatenate([trained_s, own_round.arrivals_s])
         order = times.argsort()
-        own.times, own.events = times[order], events[:, order]
+        own_round.times, own_round.events = times[order], events[:, order]
 
     def _fill_queue(self) -> bool:
         """Put what happens up to the close into its order; return False if only the numbers of single events decide it."""
         # Each own round is sorted once (`_list_events`), and a piece of it is due. Rounds overlap, so sort the pieces together.
         due_events, due_times = [], []
-        for own in self._rounds.values():
-            first, after = own.times.searchsorted((self._settled_s, self.closes_s), "right")
-            due_times.append(own.times[first:after])
-            due_events.append(own.events[:, first:after])
+        for own_round in self._rounds.values():
+            first, after = own_round.times.searchsorted((self._settled_s, self.closes_s), "right")
+            due_times.append(own_round.times[first:after])
+            due_events.append(own_round.events[:, first:after])
         times = np.concatenate(due_times)
         origins, peers, edges, tries, places = np.concatenate(due_events, axis=1)
         order = np.lexsort((places, tries, times))
@@ -310,12 +313,12 @@ class PeerRounds:
 
     def begin(self, peer: int, round: int, cause: Cause) -> None:
         """Begin the attempt of `peer` in its own `round`. Raises RuntimeError if the protocol foresaw another time."""
-        host, own = self._host, self._rounds[round]
+        host, own_round = self._host, self._rounds[round]
         # Before anything is played there is no time to compare with.
-        if self._now > -math.inf and own.begins_s.item(peer) != self._now:
+        if self._now > -math.inf and own_round.begins_s.item(peer) != self._now:
             kind = type(host.protocol).__name__
             raise RuntimeError(f"{kind}.foresee: peer {peer} begins round {round} at another time than it says")
-        number = own.numbers[peer] = host.pool.started + len(self._begun) + 1
+        number = own_round.numbers[peer] = host.pool.started + len(self._begun) + 1
         assert cause.after is not None
         self._begun.append((round, peer, number, BEGUN_BY.index(cause.kind), cause.after))
 
@@ -329,13 +332,13 @@ class PeerRounds:
             return
         host, sources = self._host, self._host.transport.sources
         for now, number, peer, edges in self._take_due(until_s):
-            self._now, own = now, self._rounds[number]
+            self._now, own_round = now, self._rounds[number]
             if edges[0] == _TRAINED:
                 # Privacy is infinite: with budgets, rounds go by events (`why_by_events`).
-                host.handle_training(peer, own.numbers[peer], number, own.steps[peer], math.inf)
+                host.handle_training(peer, own_round.numbers[peer], number, own_round.steps[peer], math.inf)
                 continue
             for edge in edges:
-                host.handle_message(edge, number, own.contents[sources[edge]])
+                host.handle_message(edge, number, own_round.contents[sources[edge]])
         self._count_attempts(until_s)
         self._count_messages(until_s)
         self._settled_s = until_s
@@ -346,12 +349,12 @@ class PeerRounds:
         if self._begun:
             begun = np.array(self._begun, np.int64)
             tables = []
-            for number, own in self._rounds.items():
+            for number, own_round in self._rounds.items():
                 peers, attempt_numbers, causes, causes_after = begun[begun[:, 0] == number, 1:].T
-                counts = own.attempts.counts
+                counts = own_round.attempts.counts
                 counts[NUMBER, peers], counts[BEGUN, peers], counts[AFTER, peers] = attempt_numbers, causes, causes_after
-                tables.append(own.attempts.take(peers))
-            draws_by_round = {number: own.draws for number, own in self._rounds.items()}
+                tables.append(own_round.attempts.take(peers))
+            draws_by_round = {number: own_round.draws for number, own_round in self._rounds.items()}
             pool.whole_rounds.join(tables[0].append_tables(tables[1:]), draws_by_round)
             self._begun.clear()
         pool.whole_rounds.settle(until_s)
@@ -360,11 +363,11 @@ class PeerRounds:
     def _count_messages(self, until_s: float) -> None:
         """Count the messages that were sent, and those that ended, since the last `settle`."""
         host, after_s = self._host, self._settled_s
-        for own in self._rounds.values():
-            for tries, (places, sent_s, due_s, good) in enumerate(own.sendings):
+        for own_round in self._rounds.values():
+            for tries, (places, sent_s, due_s, good) in enumerate(own_round.sendings):
                 was_sent, has_ended = (sent_s > after_s) & (sent_s <= until_s), (due_s > after_s) & (due_s <= until_s)
                 count, delivered = int(np.count_nonzero(was_sent)), int(np.count_nonzero(has_ended & good))
-                senders = own.senders[places[was_sent]]
+                senders = own_round.senders[places[was_sent]]
                 host.transport.tally(
                     sent=count,
                     delivered=delivered,
@@ -377,10 +380,10 @@ class PeerRounds:
 
     def contents(self) -> Iterator[Any]:
         """Return the contents of messages that have been sent and have not arrived."""
-        for own in self._rounds.values():
-            if own.sendings:
-                waiting = (own.sendings[0].sent_s <= self._settled_s) & (own.arrivals_s > self._settled_s)
-                yield from (own.contents[peer] for peer in np.unique(own.senders[waiting]).tolist())
+        for own_round in self._rounds.values():
+            if own_round.sendings:
+                waiting = (own_round.sendings[0].sent_s <= self._settled_s) & (own_round.arrivals_s > self._settled_s)
+                yield from (own_round.contents[peer] for peer in np.unique(own_round.senders[waiting]).tolist())
 
     def messages(self) -> list[Message]:
         """Return copies of the messages in flight, and of those that will be sent again; set the `order` of each copy."""
@@ -396,20 +399,20 @@ class PeerRounds:
         """
         now, resend_after_s = self._settled_s, self._host.transport.resend_after_s
         ordered: list[tuple[_CallOrder, Message]] = []
-        for own in self._rounds.values():
-            for tries, (places, sent_s, due_s, good) in enumerate(own.sendings):
+        for own_round in self._rounds.values():
+            for tries, (places, sent_s, due_s, good) in enumerate(own_round.sendings):
                 flies = (sent_s <= now) & (due_s > now)
                 pauses = ~good & (due_s <= now) & (due_s + resend_after_s > now)
                 # `row` counts the messages of this sending, `place` all messages of the own round.
                 for row in np.flatnonzero(flies | pauses).tolist():
                     place = places.item(row)
-                    message = self._message(own, place, tries, sent_s.item(row), due_s.item(row), good=good.item(row))
+                    message = self._message(own_round, place, tries, sent_s.item(row), due_s.item(row), good=good.item(row))
                     scheduled_s = message.sent_s
                     if pauses[row]:
                         scheduled_s = message.due_s
                         message.stage, message.next_s = Stage.PAUSE, message.due_s + resend_after_s
-                    attempt = own.numbers[own.senders.item(place)]
-                    ordered.append((_CallOrder(scheduled_s, attempt, own.places.item(place)), message))
+                    attempt = own_round.numbers[own_round.senders.item(place)]
+                    ordered.append((_CallOrder(scheduled_s, attempt, own_round.places.item(place)), message))
         ordered.sort(key=lambda order_and_message: order_and_message[0])
         # The last numbers that the transport has given: no other message in flight has them, and they keep the order.
         first_number = self._host.transport.sent - len(ordered)
@@ -417,18 +420,18 @@ class PeerRounds:
             message.number = number
         return ordered
 
-    def _message(self, own: _OwnRound, place: int, tries: int, sent_s: float, due_s: float, *, good: bool) -> Message:
+    def _message(self, own_round: _OwnRound, place: int, tries: int, sent_s: float, due_s: float, *, good: bool) -> Message:
         """Return message `place` of an own round, as sent at `sent_s` after `tries` losses; without its number."""
-        host, sender = self._host, own.senders.item(place)
+        host, sender = self._host, own_round.senders.item(place)
         return Message(
             handler=host,
             label=host.draws.label,
-            edge=own.edges.item(place),
-            key=own.number,
+            edge=own_round.edges.item(place),
+            key=own_round.number,
             attempt=tries,
             tries=tries,
             size_bytes=host.sizes.item(sender),
-            content=own.contents[sender],
+            content=own_round.contents[sender],
             sent_s=sent_s,
             due_s=due_s,
             good=good,

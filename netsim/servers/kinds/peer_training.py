@@ -90,8 +90,11 @@ class PeersAtWork(StateFields):
         """(K,) bytes of a model as each peer sends it."""
         starts = self.graph.starts.tolist()
         self.neighbours = [range(starts[i], starts[i + 1]) for i in range(peers)]
+        """Edges into each peer."""
         self.model: IntArray = np.full(peers, self.models.first())
+        """(K,) number of each peer's present model."""
         self.round: IntArray = np.ones(peers, np.int64)
+        """(K,) own round of each peer, from 1: the one under way, or the next to begin."""
         self.training: BoolArray = np.zeros(peers, np.bool_)
         """(K,) True for peers in local training."""
         self._start: IntArray = self.model.copy()
@@ -104,6 +107,7 @@ class PeersAtWork(StateFields):
         """Time, peer, key and cause of each timer that runs, in the order in which they were set."""
         self.attempts: Attempts = ObjectAttempts()
         self.open_round = 0
+        """Number of the present round of the run."""
         self.last_round = 0
         """Own round after which a peer stops."""
         self.waking = Waking(pool.clock)
@@ -114,6 +118,7 @@ class PeersAtWork(StateFields):
         self.standstill = ""
         """In words, which peers wait for which, where no round can close any more; empty otherwise."""
         self._never_moves = False
+        """True if all peers were present at the last look, and none will come or go by its law."""
         self._beginning = -1
         """The peer whose own round begins at this instant and has not started its training; -1: none."""
         self._cause: Cause | None = None
@@ -198,10 +203,11 @@ class PeersAtWork(StateFields):
         self._may_finish = self.last_round * pool.count - int((self.round - 1).sum())
         if not (pool.settled and self._never_moves):
             pool.advance()
-            here = pool.present_and_charged()
-            for peer in np.flatnonzero(~here & ~self._away & ~self.training).tolist():
+            present = pool.present_and_charged()
+            # A peer in training leaves with the end of its attempt (`_on_end`).
+            for peer in np.flatnonzero(~present & ~self._away & ~self.training).tolist():
                 self._leave(peer)
-            for peer in np.flatnonzero(here & self._away).tolist():
+            for peer in np.flatnonzero(present & self._away).tolist():
                 self._away[peer] = False
                 self.round[peer] = self._round_at_return(peer)
                 self._begin(peer)
@@ -210,10 +216,10 @@ class PeersAtWork(StateFields):
 
     def _rounds_left(self) -> int:
         """Return the number of own rounds to finish until the present round of the run closes."""
-        done = self.round - 1
+        finished_rounds = self.round - 1
         if self.protocol.every_peer:
-            return int(np.count_nonzero(~self._away & (done < self.open_round)))
-        return max(0, self.open_round * self.pool.count - int(done.sum()))
+            return int(np.count_nonzero(~self._away & (finished_rounds < self.open_round)))
+        return max(0, self.open_round * self.pool.count - int(finished_rounds.sum()))
 
     def is_closed(self) -> bool:
         """Return True if the present round of the run is over."""

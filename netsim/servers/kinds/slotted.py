@@ -247,6 +247,7 @@ class FlFaServer(SlotServer):
         self._heard: FloatArray = np.full(self.clients.count, _NAN)
         """Last opinion (K,) of each client that arrived; NaN before the first."""
         self._counts = uplink.transport.counts()
+        """Counts of jammers of opinions at the close of the last slot."""
         if self.clients.energy is not None:
             uplink.transport.listen(self._meter)
 

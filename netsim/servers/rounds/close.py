@@ -222,13 +222,13 @@ class WhenEnded(_RoundOfBeginnings):
         """
         # Two forms with the same close. If the attempts of the round were simulated as arrays, `fold` has asked the rule already,
         # and one event at the known time is left. Otherwise `_on_end` and `_look` ask it as time goes on.
-        whole = self.pool.whole_rounds
-        if whole.closes_s is not None:
+        whole_rounds = self.pool.whole_rounds
+        if whole_rounds.closes_s is not None:
             # Last of its instant, because another event of the instant may still convert the round to updates by events.
-            yield self.pool.clock.event_at(whole.closes_s, LAST)
+            yield self.pool.clock.event_at(whole_rounds.closes_s, LAST)
             self.open_round = None
-            whole.on_close()
-            self._note_close(self._foreseen, whole.last_end, self._look_s)
+            whole_rounds.on_close()
+            self._note_close(self._foreseen, whole_rounds.last_end, self._look_s)
             return
         if not self._state.expected and ask(self.rule, self._state):
             self.pool.causes.close_now("all ended")

@@ -91,8 +91,11 @@ def losses_by_update(closed: ClosedRound) -> dict[tuple[int, int], tuple[float, 
     content = closed.content
     if content is None or content.loss is None or content.loss_rms is None:
         return {}
-    clients, rounds, censored = (plain(closed.attempts.column(name)) for name in ("client", "begun_round", "censored"))
+    attempts = closed.attempts
+    clients, rounds = plain(attempts.column("client")), plain(attempts.column("begun_round"))
+    censored = plain(attempts.column("censored"))
     updates = zip(clients, rounds, censored, strict=True)
-    keys = [(client, begun_round) for client, begun_round, is_censored in updates if not is_censored]
+    delivered = [(client, begun_round) for client, begun_round, is_censored in updates if not is_censored]
+    # Losses have an entry for each delivered update, in this order.
     losses = zip(content.loss.tolist(), content.loss_rms.tolist(), strict=True)
-    return dict(zip(keys, losses, strict=True))
+    return dict(zip(delivered, losses, strict=True))

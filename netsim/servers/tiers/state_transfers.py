@@ -82,7 +82,10 @@ class _Sending:
     __slots__ = ("again_s", "source", "target", "tries")
 
     def __init__(self, source: int, target: int, tries: int = 0, again_s: float | None = None) -> None:
-        self.source, self.target, self.tries = source, target, tries
+        self.source, self.target = source, target
+        """Edges from which and to which the state is sent."""
+        self.tries = tries
+        """Number of sendings that were lost."""
         self.again_s = again_s
         """Time at which it is sent again; None while it is under way."""
 
@@ -162,9 +165,11 @@ class _Way:
     def __init__(self, legs: list[Leg]) -> None:
         self.legs = legs
         self.started_s = 0.0
+        """Time at which the present leg began."""
         self.due_s: float | None = None
         """End of the delay of the present leg; None once its bytes are carried by events."""
         self.survives = True
+        """True if the channel of the present leg lets the state through."""
 
 
 class LinkStates:
