@@ -28,7 +28,9 @@ class Absences:
         """Number of times (K,) that each client was taken away and not brought back."""
         self._any_away = False
         self.on: BoolArray = inner.on
+        """True (K,) for clients that are present now."""
         self.next_change_s: FloatArray = inner.next_change_s
+        """Time (K,) of the next change of each client's presence, seconds; inf: never."""
 
     def ask_return(self, returns_s: Callable[[], float]) -> None:
         """Set the callback that returns the earliest time at which clients taken away may come back, in seconds; inf: unknown.

@@ -56,6 +56,7 @@ class UpdateLifecycle:
     ) -> None:
         self.clock, self.accountant = clock, accountant
         self.retry = rules.retry
+        """True if an update that was not delivered is kept, and sent again in a later attempt."""
         self.charges_on_upload = rules.charge_on == "upload"
         """True if privacy is spent as an upload begins; otherwise it is spent as the update arrives."""
         self.serving: Serving = TakesAll()
@@ -68,7 +69,9 @@ class UpdateLifecycle:
         self._step = {step.phase: step for step in self.recipe.steps}
         self._find, self._energy, self._on_end = find, energy, on_end
         self._battery = energy is not None and energy.batteries is not None
+        """True if clients have batteries."""
         self._charged = energy is not None and energy.charger is not None
+        """True if clients have chargers."""
         for transfer in (self.recipe.model, self.recipe.update):
             transfer.listen(self._on_carrier_end)
 

@@ -83,6 +83,7 @@ class ClientPool(Tallies):
             find=lambda client: self.alive_now[client],
             on_end=self._on_end,
         )
+        """Executor of the updates that go by events."""
         self.followers: list[Callable[[Update], object]] = []
         """Listeners called with each update whose attempt ends, inside the event that ended it."""
         self.begin_followers: list[Callable[[int, IntArray, int, IntArray | None], object]] = []
@@ -95,6 +96,7 @@ class ClientPool(Tallies):
         """Listeners called when a script has moved a client in or out."""
         self._presence_draws = presence.draws
         self._charged = energy is not None and energy.batteries is not None
+        """True if clients have batteries."""
         self.whole_rounds = WholeRounds(pool=self, possible=taken_away is None and not self._charged and not medium.work.eager)
         """Attempts that are simulated together as arrays."""
 

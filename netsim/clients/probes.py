@@ -70,6 +70,7 @@ class Probes:
         self.joules = dict.fromkeys(_JOULES, 0.0)
         """Energy that probes have drawn, by column, if energy is counted."""
         self._questions = [asking] if testing is None else [asking, testing]
+        """The usual question, and the one that asks for a test if there is one."""
         # Without a second question the second kind is left over.
         kinds = zip(self._questions, ("probe", "test"), strict=False)
         self._lives = [self._life(question, kind) for question, kind in kinds]

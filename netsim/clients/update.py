@@ -174,6 +174,7 @@ class Update:
         self.send_draws: SendDraws
         """Draws of the present attempt."""
         self.phase = DOWNLOAD
+        """Present step of the update (`netsim.clients.steps.stages`)."""
         self.phase_start_s = self.due_s = now_s
         """Times at which the present phase began, and at which its next event is due; inf if no event is known."""
         self.drawn_steps, self.work_samples, self.work_steps = work

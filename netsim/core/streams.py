@@ -125,6 +125,7 @@ class Streams:
         self.seed = seed
         self.prefix = prefix
         self._open: dict[str, Stream] = {}
+        """Streams made so far, by name."""
         self._keys: dict[str, _Key] = {}
 
     def __getitem__(self, name: str) -> Stream:
@@ -162,6 +163,7 @@ class RepeatedStreams(Streams):
     def __init__(self, seed: int, prefix: str = "") -> None:
         super().__init__(seed, prefix)
         self._all: list[RepeatedStream] = []
+        """All streams made so far."""
 
     def _make_stream(self, name: str) -> Stream:
         """Return a new stream of this full name that `repeat` can switch."""

@@ -50,7 +50,9 @@ class SkippedDraws(Generic[LawT]):
         self._rule = rule
         self._entities = entities
         self._law: LawT | None = None
+        """Law that was asked about last, or None."""
         self._verdict = False
+        """Answer for this law."""
 
     def may_skip(self, law: LawT) -> bool:
         """Return True if draws under `law` may be skipped."""
@@ -167,6 +169,7 @@ class RoundDraw(Generic[ValueT]):
         self.round = round
         self.clients = clients
         self.values: list[ValueT] = []
+        """Values [n] under the law in force until `until_s`."""
         self.until_s = -_EVER
         """Time until which `values` hold, seconds. The list is made from the array at the first single access."""
         self._array: NDArray[Any]
@@ -319,6 +322,7 @@ class Survivals:
         self._draws = draws
         self._state_draws = state_draws
         self._current: ChannelLaw | None = None
+        """Law in force, which holds the states of sub-channels; None before it was looked up."""
         self._skippable: SkippedDraws[ChannelLaw] = SkippedDraws(loses_nothing, clients)
         self._no_loss: Certain[bool] = Certain(True)
         self._never_loses = False

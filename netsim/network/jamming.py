@@ -271,10 +271,13 @@ class Jammers:
         self.all = jammers
         self._recorder = recorder
         self.next_s = _NEVER
+        """Time of the next dwell that is counted in seconds; inf: none is planned."""
         self._clock = clock
         self._priority = priority
         self._round = 0
+        """Round under way, or the last one; 0: none has opened yet."""
         self._called_s = _NEVER
+        """Time of the last call of the clock that was scheduled for a dwell."""
         self._number = -1
         """Number of the last call of the clock that this object scheduled."""
         self._next_act_s: Callable[[], float] = lambda: _NEVER

@@ -72,6 +72,7 @@ class _SwitchedSchedule(StateFields):
     def __init__(self) -> None:
         self.intervals = Intervals()
         self._on = False
+        """True while the outage is on."""
 
     def _switch(self, on: bool, time_s: float) -> None:
         """Begin an interval at `time_s` if the outage turns `on`; end it if the outage turns off."""

@@ -22,6 +22,7 @@ class ScriptedOutages:
 
     def __init__(self) -> None:
         self._intervals: dict[int, Intervals] = {}
+        """Intervals during which each entity was down."""
         self._times: dict[int, int] = {}
         """Number of times that each entity was cut and not restored."""
         self._on_return: Callable[[set[int]], None] = lambda entities: None

@@ -63,6 +63,7 @@ class Spectrum(Jammable[Transmission]):
         """True if no bandwidth changes over time."""
         self._delays: Phases = delays if links is None else links.add_times(delays)
         self._round = 0
+        """Round under way; 0 before the first."""
         self._u: FloatArray = np.zeros(channels)
         """Uniform numbers (N,) of the round: one draw decides the state of each sub-channel."""
         self._good: list[bool] = []
@@ -73,6 +74,7 @@ class Spectrum(Jammable[Transmission]):
         self.good: BoolArray = np.zeros(channels, np.bool_)
         """States (N,) of the sub-channels when the round opened; True: Good."""
         self._round_ends_s = _EVER
+        """Time at which the present round cuts transmissions off; inf: it cuts none."""
 
     def announce_end(self, time_s: float) -> None:
         """Note the time at which the present round cuts transmissions in flight, seconds."""

@@ -160,6 +160,7 @@ class ConsensusPhase:
         self._belief, self._gossip = belief, gossip
         self._belief_rules, self._gossip_rules, self._start = rules.belief, rules.gossip, rules.start
         self._size = size
+        """m, the number of clients to choose."""
         self._reachable = reachable
         self._engine = rules.engine
         self._belief_draws = EdgeDraws(links, "belief", streams)
@@ -167,6 +168,7 @@ class ConsensusPhase:
         self._answer_draws = EdgeDraws(links, "gossip-answer", streams)
         self._contact_draws = streams["gossip.contacts"]
         self._tie_draws = streams["gossip.ties"] if rules.ties == "random" else None
+        """Random numbers that decide between equal indices; None: the lower client comes first."""
 
     def run(self, slot: int, opinions: FloatArray, index_of: Callable[[FloatArray], FloatArray]) -> Process[ConsensusOutcome]:
         """Run the phase of one slot, within a process.

@@ -83,6 +83,7 @@ class Energy:
         self.batteries = batteries
         self.charger = charger
         self.integral = PowerIntegral()
+        """Second account: the integral of power over time."""
         self._pending_w, self._pending_j = self.integral.pending_w, self.integral.pending_j
         self.besides = ActivityEnergy()
         """Energy of tests, opinions and messages."""

@@ -65,6 +65,7 @@ class KnownPhases:
         self._powers, self._integral, self._spent = powers, integral, spent
         same = powers.same
         self._same: FloatArray | None = None if same is None else np.array(same)[:, None]
+        """Powers (4, 1) by state if all clients draw the same; otherwise None."""
 
     def _watts(self, clients: IntArray) -> FloatArray:
         """Return the powers of `clients` (n,) by state, watts: (4, n), or (4, 1) if all draw the same."""

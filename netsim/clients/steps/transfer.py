@@ -87,9 +87,11 @@ class Transfer(Step):
         self._draws, self._place_and_draws = attrgetter(*draws), attrgetter(direction.place, *draws)
         self._bytes, self._bytes_row = direction.bytes, direction.bytes_row
         self._sizes = sizes.model_sizes(medium.clients) if down else sizes.update_sizes(medium.clients)
+        """Bytes [K] of the message of each client."""
         # The same as an array for `foresee`: one number, or (K,).
         self._size = np.asarray(sizes.down if down else sizes.up)
         self._outages = medium.outages if medium.reached_by_outages else None
+        """Outages that destroy these messages, or None."""
         self._port, self._access, self._immediate = port, access, immediate
         self._undisturbed = immediate and self._outages is None and port is None and access is None and self._jammed is None
         """True if nothing outside of the client's own link acts on a transfer without duration."""

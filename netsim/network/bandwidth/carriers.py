@@ -188,6 +188,7 @@ class Ports:
 
     def __init__(self) -> None:
         self._ports: dict[str, Port] = {}
+        """Port of each kind of message."""
 
     def port(self, kind: str, size_bytes: float | None = None) -> Port:
         """Return a new port for messages of `kind`, which replaces an earlier one."""
@@ -251,6 +252,7 @@ class _Message:
         self.since_s = since_s
         self.left = left
         self.due_s = _EVER
+        """Time at which the message arrives or is lost; inf: unknown."""
         self.stops = False
         """True if the link stops for ever, so that the message is lost at its due time."""
         self.number = -1
@@ -276,7 +278,9 @@ class VaryingLinks(Ports):
         self._watched_s = -_EVER
         """Change point of the law that is on the clock, seconds."""
         self._under_way: dict[Key, _Message] = {}
+        """Messages in flight, by key."""
         self._number = 0
+        """Number that the next scheduled end gets."""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._under_way

@@ -63,6 +63,7 @@ class FixedLinks(NoCarrier):
     def __init__(self, *, clients: int, bytes_per_s: FloatArray, size_bytes: float | FloatArray | IntArray) -> None:
         self._bytes_per_s = bytes_per_s
         self._bytes_s: FloatArray = check_sizes(size_bytes, clients) / bytes_per_s
+        """Seconds (K,) of the bytes of each client's message."""
 
     def resize(self, size_bytes: float | None) -> Carrier:
         """Return links of the same bandwidth for messages of `size_bytes`; None: these links."""
@@ -112,6 +113,7 @@ class FixedDraw:
         self._delays = delays
         self._bytes_s = bytes_s
         self._seconds: list[float] = bytes_s.tolist()
+        """The same as `_bytes_s`, as a list: single entries are read faster."""
 
     def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
         """Return the end of the bytes of the client at `place`."""

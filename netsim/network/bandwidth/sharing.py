@@ -48,9 +48,12 @@ class SharedMedium(SharedLink):
         self._until_s = _NEVER
         """Time until which they are in force, seconds."""
         self.bandwidth = 0.0
+        """Bandwidth of the shared link now, bytes/s."""
         self._limits: FloatArray = np.zeros(clients)
+        """Present bandwidth (K,) of each client's own link, bytes/s; inf if it does not limit."""
         self._look_up(clock.now)
         self._bundle = Bundle(clock.now)
+        """The classes of messages in flight, with their rates."""
         self._classes: dict[float, FlowClass] = {}
         """Classes of messages in flight, by the limit of the client."""
         self._members: dict[Key, tuple[FlowClass, int]] = {}

@@ -35,6 +35,7 @@ class FlowClass:
         self.limit = limit
         self.number = number
         self.count = 0
+        """Number of flows under way."""
         self.at_limit = False
         """True if the class lies before the split of its bundle: the solver gives it its limit, from the next `settle` on."""
         self.free = False

@@ -45,6 +45,7 @@ class Flows:
                 raise ParameterError("links", link.name, "is the name of two links; give each link a name of its own")
             self.links[link.name] = link
         self.paths: dict[str, Path] = {}
+        """Paths by name."""
         self._on_end: Callable[[int], None] = lambda flow: None
         self.usage: Usage | None = None
         """Account of limits and bytes, if a table needs it."""
@@ -54,11 +55,13 @@ class Flows:
         self._classes: dict[int, PathClass] = {}
         """Class of each flow in progress, by its number."""
         self._number = 0
+        """Number that the next flow gets."""
         self._ends: list[tuple[float, int, PathBundle]] = []
         """Heap of (time of the first end of a bundle, number of the entry, bundle)."""
         self._valid_entry: dict[PathBundle, int] = {}
         """Number of the valid entry of each bundle in `_ends`."""
         self._entries = 0
+        """Number of entries made in `_ends` so far."""
         self._alarm_s = _NEVER
         """Time of the valid call of `_on_alarm`; inf: none is on the clock."""
         self._solving = False

@@ -88,6 +88,7 @@ class PathClass(FlowClass):
         self.path = path
         self.bound = bound
         self.bundle: PathBundle | None = None
+        """Bundle that the class belongs to; None before it has joined one."""
 
     def own_limit(self) -> float:
         """Return the largest rate of one of the flows if there is no other class.
@@ -157,6 +158,7 @@ class Sharing:
         self._changed_links: dict[Link, None] = {}
         """Links whose capacity or flows changed."""
         self._numbers = 0
+        """Number that the next class gets."""
 
     # Changes.
 

@@ -86,15 +86,18 @@ class Transfers:
         self.corrections = corrections or Corrections()
         links = list(links)
         self._delays = {link.name: link.delay_s for link in links}
+        """Propagation delay of each link by name, seconds."""
         self.flows = Flows(clock=clock, links=[Link(link.name, link.bytes_per_s, link.fat_pipe) for link in links])
         self.flows.listen(self._flow_ended)
         self._on_end: Callable[[int], None] = lambda transfer: None
         self._routes: dict[tuple[tuple[str, ...], tuple[str, ...]], Route] = {}
+        """Routes by (links, links of the way back)."""
         self._used: list[Route] = []
         """Routes that flows have used, in the order of first use."""
         self._routes_over: dict[str, list[Route]] = {}
         """Used routes, by link."""
         self._number = 0
+        """Number that the next transfer gets."""
         self._delayed: dict[int, _Delayed] = {}
         """Transfers in their delay, by number."""
         self._flow_of: dict[int, int] = {}

@@ -50,6 +50,7 @@ class Usage:
         the change.
         """
         self._accounts: dict[PathClass, _ClassAccount] = {}
+        """Account of each class with flows."""
         self._at_begin: dict[int, dict[str, float]] = {}
         """Seconds by limiting link of the class of each flow, as they were when the flow began, by the number of the flow."""
 

@@ -52,6 +52,7 @@ class Capacity:
     def __init__(self, timeline: Timeline[BandwidthLaw]) -> None:
         self._timeline = timeline
         self._law: BandwidthLaw | None = None
+        """Law in force as of the last `update`."""
         self._until_s = -_NEVER
         """Time until which the law is in force."""
         self.bytes_per_s = 0.0

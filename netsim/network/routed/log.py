@@ -24,7 +24,9 @@ class TransferLog:
         self._network, self._node = network, node
         self._recorder: Recorder = NoRecorder()
         self._usage = network.transfers.flows.keep_account()
+        """Account of the bytes on links, and of the links that limit flows."""
         self._since_s = network.clock.now
+        """Time at which the present round began."""
         self._before: dict[str, float] = {}
         """Bytes that had crossed each link when the round opened."""
         network.keep_log(self)

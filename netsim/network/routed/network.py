@@ -91,11 +91,14 @@ class RoutedNetwork:
         self.hops = hops
         self.outages = outages or ClientOutages()
         self.round = 1
+        """Round under way, whose laws are in force."""
         self._streams = streams
         self._capacities = {n: Capacity(cable.bandwidth) for n, cable in enumerate(cables) if cable.bandwidth is not None}
+        """Bandwidth of each cable that has one, by number of the cable."""
         for capacity in self._capacities.values():
             capacity.update(1, clock.now)
         self.transfers = Transfers(clock=clock, links=self._links(), corrections=corrections)
+        """Delays and flows of the transfers."""
         self.transfers.listen(self._on_arrival)
         self.under_way: dict[int, Journey] = {}
         """Transfers in progress, by number."""
@@ -112,6 +115,7 @@ class RoutedNetwork:
         self.background: list[Traffic] = []
         """Background traffic, which begins with the first round."""
         self._has_begun = False
+        """True once the first round has opened."""
         self._has_states = False
         """True once cables whose losses have a memory have a state."""
         self._on_end: dict[str, Callable[[Key, str | None], None]] = {}

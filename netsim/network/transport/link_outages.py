@@ -116,6 +116,7 @@ class Outages(StateFields):
             for link in links_down(graph, outage):
                 intervals.setdefault(link, []).append((outage.start_s, outage.end_s))
         self._intervals = {link: Intervals(bounds) for link, bounds in intervals.items()}
+        """Intervals during which each link is down."""
         returns: dict[float, list[int]] = {}
         for link, merged in self._intervals.items():
             for _, end_s in merged:
@@ -217,6 +218,7 @@ class Absences(_Unforeseen, StateFields):
     def __init__(self, *, graph: PeerGraph, presence: Presence) -> None:
         self._presence = presence
         self._ends: IntArray = link_ends(graph)
+        """The two clients (links, 2) of each link."""
         self._pairs: list[list[int]] = self._ends.tolist()
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:

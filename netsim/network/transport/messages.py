@@ -203,6 +203,7 @@ class Batch:
         self._goods: list[bool] | None = None if goods is ALL_GOOD else list(goods)
         # Stable sort: among messages that arrive together, the one that was sent first comes first.
         self._places = sorted(range(len(edges)), key=dues_s.__getitem__)
+        """Places of the messages in the order of arrival."""
         self._taken = 0
         """Number of messages that have arrived."""
 

@@ -84,17 +84,21 @@ class Transport:
         self.recorder: Recorder = NoRecorder()
         self.recording = recording
         self.propagation_s: FloatArray = graph.distance_km / laws.speed_km_per_s
+        """Seconds (E,) of the flight over each edge."""
         self.bandwidth_bytes_per_s: FloatArray = rates[graph.source]
+        """Bandwidth (E,) of each edge, that of its sender."""
         self.carrier: Carrier = NoCarrier() if laws.carrier is None else laws.carrier
         """Carrier of the bytes, where their time is not known as they begin."""
         self._port = self.carrier.port(kind)
         self._port.listen(self._start_flight)
         self._carries = self.carrier.carries
+        """True if a carrier moves the bytes."""
         self._carried_s: FloatArray = np.zeros(graph.edges if self._carries else 0)
         """(E,) seconds that the carrier took over each edge since the last `airtime_s`."""
         self.survivals = Survivals(
             clients=graph.clients, law=laws.channel, draws=streams[f"{kind}.loss"], state_draws=streams[f"{kind}.state"]
         )
+        """Channels of the links, by which messages are lost."""
         self.sent = self.delivered = self.lost = self.resent = 0
         self.sent_bytes = 0
         self.bytes_over: IntArray | None = None
@@ -114,6 +118,7 @@ class Transport:
         self.watchers: list[Callable[[set[int]], None]] = []
         """Callbacks for links that come back at a time that was not known beforehand."""
         self._only_channels_lose = self.jammed is None and not self.cuts
+        """True if neither jammers nor outages can lose a message."""
         self._one_by_one = self.jammed is not None or self._carries
         """True if messages cannot share entries of the clock."""
 

@@ -33,6 +33,7 @@ class AsynchronousBelief(BeliefProtocol):
         self._field = fields.tolist()
         self._couplings = maths.couplings.tolist()
         self._starts = graph.starts.tolist()
+        """Index [K + 1] of the first edge into each client."""
         self._received = [0.0] * graph.edges
         """Last message received over each edge, log-odds."""
         self._sent = [0.0] * graph.edges
@@ -44,6 +45,7 @@ class AsynchronousBelief(BeliefProtocol):
         self._not_arrived: set[int] = set()
         """Edges whose last message was lost."""
         self._is_working = [False] * graph.clients
+        """True for clients that work on what has arrived."""
         self._outstanding = 0
         """Number of messages in flight and of clients at work; it keeps `_check` from stopping while it is > 0."""
         self._cut_short = False

@@ -37,6 +37,7 @@ class Push(GossipProtocol):
         self._answers = _Answers(self, answers) if rules.forwarding == "push-pull" else None
         """The answers; None if the rule is push."""
         self._start_s = 0.0
+        """Time at which the first repetition began."""
         self.repetitions = 0
         """Number of repetitions begun."""
 

@@ -46,6 +46,7 @@ class AllPresent(StateFields, Dispatch):
         self.round_s = round_s
         self.attempts: Attempts = ObjectAttempts()
         self._chosen: IntArray
+        """Clients of the present round."""
         self._for_good = False
         """True if no client will come or go any more, so that `_chosen` stays valid while all clients have budget."""
 
@@ -121,6 +122,7 @@ class Ages(Instrument):
         self.dispatch = dispatch
         self.meter = meter
         self._oracle = float("nan")
+        """Sum of ages that the oracle reaches in the present round."""
 
     def open(self, number: int) -> None:
         """Run the oracle on the states of the round."""

@@ -63,6 +63,7 @@ class KeepAtWork(StateFields, Dispatch):
         self._begun = ObjectAttempts()
         """Attempts begun in the present round; the same list as `attempts`."""
         self._number = 0
+        """Number of the present round; 0 before the first."""
         self._left_out = _NO_CLIENT
         """Client that must not begin in this round (`leave_out`): its place stays empty."""
         self._empty_places = 0
@@ -184,6 +185,7 @@ class BufferFull(EndsOfRound):
         self.dispatch = dispatch
         self.rule = rule.staleness or NoBound()
         self._number = 0
+        """Number of the present round."""
         self._waited = False
         """True if the model was due in this round and the rule did not let it close."""
         self._waking = waking = Waking(pool.clock)

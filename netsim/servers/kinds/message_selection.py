@@ -84,6 +84,7 @@ class ChosenByPolicy:
         self._begun_s = 0.0
         """Time of the last report of an outcome to the policy."""
         self._chosen: IntArray = np.zeros(0, np.int64)
+        """Clients of the present selection, some of which may have left since."""
         self._chosen_s = -1.0
         """Time of the policy's last choice; -1: no choice yet."""
         self._trained = False

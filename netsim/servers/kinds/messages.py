@@ -70,6 +70,7 @@ class Message:
         """Outcome; empty while the message is in progress."""
         self.number = self.round = 0
         self.sent_s = 0.0
+        """Time at which the application sent it."""
         self.loss = float("nan")
         """Loss that the reply reports; NaN: none."""
 
@@ -125,6 +126,7 @@ class Messages:
         self._numbers: IntArray = np.zeros(len(sizes.requests), np.int64)
         """Number of messages (K,) begun by each client, which addresses their random numbers."""
         self._sent = 0
+        """Number of messages sent so far."""
         self.followers: list[Callable[[Message, Update], object]] = []
         """Listeners called with each message that has left the server, and its update, as the update ends."""
 
@@ -402,8 +404,10 @@ class MessageServer(RoundServer):
         super().__init__(loop=loop)
         self.messages, self.choice = messages, choice
         self._limit_s = _EVER
+        """Time at which the run ends at the latest."""
         self._on_round: Callable[[], object] = lambda: None
         self._round: Process[None] | None = None
+        """Process of the round under way; None: no round is open."""
 
     def begin(self, limit_s: float, on_round: Callable[[], object]) -> None:
         """End the run at `limit_s`, and call `on_round` after each close of a round."""

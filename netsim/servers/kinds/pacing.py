@@ -128,11 +128,13 @@ class ByLatency(StateFields):
         self._check_every_s = parameters.check_every_s
         self._wake = wake
         self._start_s = 0.0
+        """Time at which the last model was made."""
         self._slowest: Update | None = None
         """Update of the client with the greatest L_k at the last computation of `_due_s`."""
         self._due_s = _NEVER
         """Time at which a model is due; _NEVER: it must be computed again."""
         self._alarm_s = _NEVER
+        """Time of the last call that was scheduled for a check."""
 
     def on_open(self, start_s: float) -> None:
         """Count the time to the next model from `start_s`."""

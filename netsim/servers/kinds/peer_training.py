@@ -510,6 +510,7 @@ class MessagesBetweenPeers(Instrument):
     def __init__(self, peers: PeersAtWork) -> None:
         self._peers = peers
         self._before = self._counts_now()
+        """Counts at the last close."""
         self.round_columns = (*self._before, "messages_in_flight", "rounds_ahead")
 
     def _counts_now(self) -> dict[str, int]:

@@ -202,6 +202,7 @@ class PickedArrived(EndsOfRound):
         self.picked: list[Attempt] = []
         """Updates picked as the last round closed, in order."""
         self._after_all = selection == "after-all"
+        """True if updates are picked only once no client is at work."""
         self._speed_s = speed_s
         self._last: set[int] = set()
         """Clients whose updates were picked in the last round. They have lower priority in this one."""

@@ -122,6 +122,7 @@ class SlotServer(LoopServer, ABC):
         self.round = 0
         """Number of slots closed."""
         self._last_round = 0
+        """Last slot of the run, whose model is evaluated."""
         self.rows = AttemptRows(loop=training, recorder=self.recorder)
         self._recording = parts.recording
         self._book = Book(training.pool)

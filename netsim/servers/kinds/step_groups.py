@@ -58,6 +58,7 @@ class StepScheduler:
         self.group_of: dict[int, int] = {}
         """Number of the group of each client that works for one; LATE: the client is later than its group."""
         self._number = 0
+        """Number of groups created so far."""
 
     def measure(self, client: int, seconds: float, steps: int) -> None:
         """Note that `client` took `seconds`, messages included, for `steps` steps: update its average seconds per step."""

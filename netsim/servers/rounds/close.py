@@ -141,6 +141,7 @@ class WhenEnded(_RoundOfBeginnings):
         self.rule = rule
         self.closing: Closing | None = self
         self._event = pool.clock.event()
+        """Event that wakes the server at the close of the open round."""
         self._state = self._foreseen = RoundState(0.0, 0, 0.0)
         """State of the round right after its last end, or at its opening; right before its close if `fold` has computed the
         close.
@@ -319,6 +320,7 @@ class FixedLength(_RoundOfBeginnings):
             pool.causes.fix_length()
         self._announce = announce
         self._end_s = 0.0
+        """Time at which the round under way closes."""
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         """Set the time of the close, and announce it."""

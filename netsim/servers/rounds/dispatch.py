@@ -80,6 +80,7 @@ class PolicyDispatch(StateFields, Dispatch):
         """Selection that replaces the policy's, or None."""
         self._probing = rule.probing
         self._probed = NOBODY_PROBED
+        """Answers to the probes of the present round."""
         self._draws = rule.streams["policy"]
         self._rng: np.random.Generator
         self._presence = Presence(pool)
@@ -197,6 +198,7 @@ class MembersDispatch(StateFields, Dispatch):
         self.whole = whole
         self.reselect_busy = reselect_busy
         self.members: IntArray = np.zeros(0, np.int64)
+        """Members of the present slot, ascending."""
         self.attempts: Attempts = ObjectAttempts()
         self._steps: IntArray | None = None
         """Local steps (n,) of each member; None: as planned."""

@@ -305,6 +305,7 @@ class RoundLoop:
         self.straggle = straggle
         self._outlast = outlast
         self._on_open: list[Callable[[int], None]] = []
+        """Listeners called with the number of each round before anything else of it."""
         self._alteration = Alteration()
         self.round = 0
         """Number of rounds closed."""

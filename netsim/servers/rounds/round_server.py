@@ -39,7 +39,9 @@ class Book(StateFields):
     def __init__(self, pool: ServedClients) -> None:
         self._pool = pool
         self._before = self._counts_now()
+        """Counts at the last record."""
         self._columns = frozenset(_BLANK)
+        """Columns of rounds that this run has."""
 
     def choose(self, columns: Iterable[str]) -> list[str]:
         """Set the columns of this run, and return them in the order of `RoundRow`: `columns`, which other parts fill, and those
@@ -114,6 +116,7 @@ class AttemptRows:
         self.loop = loop
         self.at_close = at_close
         self._with_losses = loop.learner.records_losses
+        """True if rows contain losses of training."""
         unused = {*loop.pool.unused_columns(), *loop.assignment.unused_columns}
         if not at_close:
             unused |= {"age_after_rounds", "age_after_s"}
@@ -280,6 +283,7 @@ class RoundServer(LoopServer):
         self.loop = loop
         self.recorder: Recorder = NoRecorder()
         self.last_round = 0
+        """Last round of the run, whose model is evaluated."""
         self.rows = AttemptRows(loop=loop, recorder=self.recorder, at_close=rows_at_close)
         self._book = Book(loop.pool)
         self.probing = probing

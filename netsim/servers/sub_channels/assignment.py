@@ -97,6 +97,7 @@ class ScheduledAssignment(StateFields):
         self.view: SlotView
         """View of the scheduler at the beginning of the present round."""
         self._by_client = places is None
+        """True if the place of a client is its number."""
         self._refill = refill
         self._learner = learner
         self._ones: FloatArray = np.ones(count)

@@ -123,6 +123,7 @@ class Edge(StateFields):
         self.number, self.name, self.above = number, name, above
         self.edges, self.server, self.members, self.rule, self.models = edges, server, members, rule, models
         self._errand = Errand(edges.clock)
+        """Runs the rounds of the term, or of the next one."""
         self._term: Update | None = None
         """Attempt of the edge whose term is under way."""
         self._left = 0
@@ -296,6 +297,7 @@ class ProbesOfEdges(NoRecorder):
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._columns: set[str] = set()
+        """Columns that the edges so far fill."""
 
     def probes_with(self, columns: Sequence[str]) -> None:
         """Add the columns of one edge."""

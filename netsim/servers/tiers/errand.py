@@ -14,6 +14,7 @@ class Errand:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._steps: Process[None] | None = None
+        """The process under way, or None."""
 
     @property
     def running(self) -> bool:

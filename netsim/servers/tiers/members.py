@@ -151,8 +151,10 @@ class Members(StateFields):
         self.reports_phases = pool.reports_phases
         self.causes = Causes(pool.clock, pool.medium.inexact_phases())
         self.followers: list[Callable[[Update], object]] = []
+        """Listeners called with each update of a member whose attempt ends."""
         self._move_followers: list[Callable[[int], object]] = []
         self.watchers: list[Callable[[], object]] = []
+        """Listeners called when a script has moved a client in or out."""
         self.serving: Serving
         self.started = 0
         """Attempts begun by the coordinator."""

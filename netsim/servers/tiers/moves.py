@@ -83,6 +83,7 @@ class Moves(StateFields):
         self._moves = sorted(moves)
         self._clients, self._nodes, self._coordinator, self._edges, self.rule = clients, nodes, coordinator, edges, rule
         self._numbers = {edge.name: number for number, edge in enumerate(edges)}
+        """Number of each edge, by its name."""
         self._next = 0
         """Place of the next move."""
         leaves = [number for number, edge in enumerate(edges) if edge.name in clients.views]

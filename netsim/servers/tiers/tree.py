@@ -110,9 +110,11 @@ class TreeServer:
         self._probing = [edge.server.probing for edge in edges if edge.server.probing is not None]
         """Probes of clients, of each edge that asks before it selects."""
         self._before = self._tree_counts()
+        """Counts of the tree at the last record."""
         self._columns: list[str] = []
         """Columns of rounds that the root fills."""
         self._begun = False
+        """True once the first round has begun."""
         root.loop.let_outlast()
         nodes.pool.follow(lambda attempt: edges[attempt.client].on_end(attempt))
 
