@@ -26,7 +26,10 @@ class Exponential(StaticOverlay):
     kind = "exponential"
 
     def __init__(self, silos: Silos) -> None:
-        super().__init__(silos, [arc for stride in strides(silos.count) for arc in _stride_arcs(silos.count, stride)])
+        arcs: list[Arc] = []
+        for stride in strides(silos.count):
+            arcs += _stride_arcs(silos.count, stride)
+        super().__init__(silos, arcs)
 
 
 class OnePeerExponential:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from itertools import chain, compress
+from itertools import chain, combinations, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,7 +125,7 @@ class MatchaPlus(Matcha):
 
     def _pairs(self, silos: Silos) -> list[Pair]:
         """Return all pairs of silos."""
-        return [(a, b) for a in range(silos.count) for b in range(a + 1, silos.count)]
+        return list(combinations(range(silos.count), 2))
 
 
 def best_probabilities(count: int, groups: Sequence[Sequence[Pair]], budget: float) -> FloatArray:

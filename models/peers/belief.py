@@ -139,7 +139,8 @@ def make_message(cavity: float, coupling: float) -> float:
     abs_h, two_j = abs(cavity), 2 * abs(coupling)
     smaller, larger = (abs_h, two_j) if abs_h < two_j else (two_j, abs_h)
     size = smaller + math.log1p(math.exp(-(abs_h + two_j))) - math.log1p(math.exp(smaller - larger))
-    return math.copysign(max(size, 0.0), cavity if coupling >= 0 else -cavity)
+    signed_like = cavity if coupling >= 0 else -cavity
+    return math.copysign(max(size, 0.0), signed_like)
 
 
 def node_messages(

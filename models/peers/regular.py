@@ -72,8 +72,9 @@ def hypercube(*, clients: int, link_km: LinkKm = 0.0) -> PeerGraph:
     if clients < 1 or clients != 1 << digits:
         raise ParameterError("clients", clients, "must be a power of 2")
     number = np.arange(clients)
+    no_pairs = np.zeros((0, 2), np.int64)
     pairs = [np.stack((number, number ^ (1 << digit)), axis=1) for digit in range(digits)]
-    return _graph(clients, np.concatenate(pairs) if pairs else np.zeros((0, 2), np.int64), link_km)
+    return _graph(clients, np.concatenate([no_pairs, *pairs]), link_km)
 
 
 def exponential(*, clients: int, link_km: LinkKm = 0.0) -> PeerGraph:
@@ -83,5 +84,6 @@ def exponential(*, clients: int, link_km: LinkKm = 0.0) -> PeerGraph:
     [4, 4, 4, 4, 4]
     """
     number = np.arange(clients)
+    no_pairs = np.zeros((0, 2), np.int64)
     pairs = [np.stack((number, (number + stride) % clients), axis=1) for stride in strides(clients)]
-    return _graph(clients, np.concatenate(pairs) if pairs else np.zeros((0, 2), np.int64), link_km)
+    return _graph(clients, np.concatenate([no_pairs, *pairs]), link_km)

@@ -115,5 +115,6 @@ def _check_times(name: str, value: float | FloatArray, size: int) -> FloatArray:
     # A minimum and a maximum make no temporary arrays: this runs once an exchange over millions of edges.
     low, high = array.min(initial=0.0), array.max(initial=0.0)
     if not (low >= 0 and high < np.inf):
-        raise ParameterError(name, float(low if low < 0 else high), "must be finite and >= 0 seconds")
+        wrong = low if low < 0 else high
+        raise ParameterError(name, float(wrong), "must be finite and >= 0 seconds")
     return array

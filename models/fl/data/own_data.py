@@ -76,4 +76,10 @@ def read_own(source: Source) -> Arrays:
     both_bytes = train_x.dtype == np.uint8 and test_x.dtype == np.uint8
     if not both_bytes:
         train_x, test_x = train_x.astype(np.float32), test_x.astype(np.float32)
-    return Arrays(train_x, train_y.astype(np.int64), test_x, test_y.astype(np.int64), classes)
+    return Arrays(
+        train_x=train_x,
+        train_y=train_y.astype(np.int64),
+        test_x=test_x,
+        test_y=test_y.astype(np.int64),
+        classes=classes,
+    )

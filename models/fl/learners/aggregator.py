@@ -134,24 +134,26 @@ class Aggregator:
         accepted_updates = [updates[row] for row in np.flatnonzero(accepted)]
         clients = clients[accepted]
         version = versions.newest
+        # Versions of the model since the one from which each accepted update started.
         staleness = version - np.array([update.version for update in accepted_updates])
-        zeta = self.contribution()[clients] if aggregation.needs_contribution else None
+        contribution = self.contribution()[clients] if aggregation.needs_contribution else None
         check_fresh_updates(demands, updates, staleness)
 
         def stored_starts() -> Tensor:
             """Return the models (n, d) from which the accepted updates started, as the server stores them."""
             return torch.stack([self._store[update.start] for update in accepted_updates])
 
+        local = None if demands.steps == "any" else self._work.local_steps(accepted_updates)
         arrivals = Arrivals(
-            self._data_sizes[clients],
-            staleness,
-            zeta,
-            partial(self._streams.generator, "aggregation", version),
+            sizes=self._data_sizes[clients],
+            staleness=staleness,
+            contribution=contribution,
+            generator=partial(self._streams.generator, "aggregation", version),
             parameters=self._trainer.parameters,
             version=version,
             origins=None if self._work.down.exact else stored_starts,
             totals=totals,
-            local=self._work.local_steps(accepted_updates) if demands.steps != "any" else None,
+            local=local,
             losses=None if losses is None else losses[accepted],
         )
         model = versions.model

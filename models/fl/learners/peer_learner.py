@@ -201,7 +201,9 @@ class PeerLearner:
             still_needed.update(self._pending_for(in_use))
         self._pending = {number: model for number, model in self._pending.items() if number in still_needed}
         # Count the uses of each model: one that is only needed to compute others is dropped after the last of these.
-        uses = Counter([source for model in self._pending.values() for source in model.models])
+        uses: Counter[int] = Counter()
+        for model in self._pending.values():
+            uses.update(model.models)
         # A model in use has one use more, and so is never dropped here.
         uses.update(in_use)
         self._drop([number for number in self._ids if number not in uses])

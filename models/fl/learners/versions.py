@@ -57,8 +57,10 @@ class Versions:
     @property
     def kept(self) -> list[int]:
         """Numbers of the newest versions, and of versions that holders need, ascending."""
-        held = {version for versions in self._held.values() for version in versions}
-        return sorted(held | {id.number for id in self._recent})
+        numbers = {id.number for id in self._recent}
+        for held_versions in self._held.values():
+            numbers.update(held_versions)
+        return sorted(numbers)
 
     def push(self, model: Tensor) -> None:
         """Make `model` (d,) the newest version, and release the oldest of the `kept` newest ones."""

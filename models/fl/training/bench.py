@@ -55,11 +55,15 @@ class Bench:
         if states is not None:
             for kept, moment in zip(vectors.moments, states.moments, strict=True):
                 kept.copy_(moment)
-        report = Report(taken=None if states is None else states.steps)
+        report = Report()
+        if states is not None:
+            report = replace(report, taken=states.steps)
         if tally is not None:
             sums = tally.state_dict()
             report = replace(report, total=float(sums["total"]), samples=int(sums["samples"]))
-        return report if first is None else replace(report, mean=first.mean, rms=first.rms)
+        if first is not None:
+            report = replace(report, mean=first.mean, rms=first.rms)
+        return report
 
     def _train_own(self, training: OwnTraining | None, stack: Stack, own: OwnPart, vectors: Vectors) -> Report:
         """Train a stack by the user's own trainer `training`, and overwrite `vectors.rows` with the trained rows.

@@ -8,7 +8,7 @@ always the first rows: ragged step counts cost nothing and change nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
@@ -208,7 +208,8 @@ class LocalTrainer:
         self._gradients.training(now=True)
         if self.skips_single:
             batches, moves = self._drop_single(batches, moves, first)
-        steps, out = LocalSteps(batches, moves, states, tally, first, shift), start.clone()
+        steps = LocalSteps(batches=batches, moves=moves, states=states, tally=tally, first=first, shift=shift)
+        out = start.clone()
         # Clients with the most steps first, as `stack_batches` requires.
         order = sorted(range(len(batches)), key=lambda k: -len(batches[k]))
         all_rows, done = list(range(len(batches))), 0
@@ -220,9 +221,14 @@ class LocalTrainer:
             # `select` returns copies, which `keep` commits only after the chunk: a chunk that does not fit is repeated in
             # halves.
             chunk = steps.select(rows)
+            draws: AbstractContextManager[None] = nullcontext()
+            if not self.vectorised:
+                # A network that is trained alone may draw from torch's global generators.
+                draws = seed_globally(seeds[rows[0]], self._x.device)
             try:
-                with nullcontext() if self.vectorised else seed_globally(seeds[rows[0]], self._x.device):
-                    trained, moments = self._train_chunk(out if in_place else out[rows], chunk)
+                chunk_rows = out if in_place else out[rows]
+                with draws:
+                    trained, moments = self._train_chunk(chunk_rows, chunk)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise

@@ -271,7 +271,8 @@ class LocalWork:
         """
         width = self._trainer.parameters
         # Each model is received once: all its receivers get the same form.
-        received = {start: self.receive(start, models) for start in {update.start for update in updates}}
+        distinct_starts = {update.start for update in updates}
+        received = {start: self.receive(start, models) for start in distinct_starts}
         starts = torch.stack([received[update.start] for update in updates])
         memory = self.memory.copy()
         losses = None if self.losses is None else self.losses.fresh()
@@ -518,7 +519,10 @@ class LocalWork:
         steps = np.where(requested > 0, requested, self._work.drawn[clients])
         _, taken = self._work.amounts(clients, steps)
         return LocalSteps(
-            np.array(taken, np.int64), self._optimizer.rate or 0.0, self._optimizer.momentum, self._proximal
+            taken=np.array(taken, np.int64),
+            rate=self._optimizer.rate or 0.0,
+            momentum=self._optimizer.momentum,
+            proximal=self._proximal,
         )
 
     def _gradients(self, updates: list[Update], starts: Tensor) -> Tensor | None:

@@ -180,7 +180,8 @@ def merge_intervals(table_of: IntArray, starts: FloatArray, ends: FloatArray, pe
     order = np.lexsort((times, tables))
     first = np.concatenate(([0], np.cumsum(np.bincount(tables, minlength=count)))).astype(np.int64)
     # Without any change one time stays, which no table holds: places beyond the end of the array are moved to its last entry.
-    return ChangeTables(times[order] if len(times) else np.zeros(1), first, wraps)
+    sorted_times = times[order] if len(times) else np.zeros(1)
+    return ChangeTables(times=sorted_times, first=first, wraps=wraps)
 
 
 class RecordedByClient(Recorded, ABC):

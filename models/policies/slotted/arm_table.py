@@ -76,20 +76,24 @@ class ArmTable:
     def replay(self, count: int, reward: float) -> None:
         """Add one more selection of `head(count)`, and its reward."""
         heap = self._by_count[count]
-        negative, arm = heapq.heappop(heap)
+        entry = heapq.heappop(heap)
         if not heap:
             del self._by_count[count]
+        # `add` counts it again.
         self._arms -= 1
-        self.add(arm, count + 1, update_mean(-negative, count, reward))
+        self.add(entry.arm, count + 1, update_mean(-entry.negative_mean, count, reward))
 
     def state_dict(self) -> State:
         # Sorted, so that equal tables have equal states: the order inside a heap depends on its history.
-        rows = [(count, entry) for count, heap in sorted(self._by_count.items()) for entry in sorted(heap)]
-        return {
-            "arms": np.array([entry.arm for _, entry in rows], np.int64),
-            "counts": np.array([count for count, _ in rows], np.int64),
-            "means": np.array([-entry.negative_mean for _, entry in rows]),
-        }
+        arms: list[Arm] = []
+        counts: list[int] = []
+        means: list[float] = []
+        for count, heap in sorted(self._by_count.items()):
+            for entry in sorted(heap):
+                arms.append(entry.arm)
+                counts.append(count)
+                means.append(-entry.negative_mean)
+        return {"arms": np.array(arms, np.int64), "counts": np.array(counts, np.int64), "means": np.array(means)}
 
     def load_state_dict(self, state: State) -> None:
         self._by_count, self._arms = {}, 0
