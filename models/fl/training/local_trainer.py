@@ -282,8 +282,8 @@ class LocalTrainer:
 
     def _train_chunk(self, rows: Tensor, local: LocalSteps) -> tuple[Tensor, list[Tensor]]:
         """Return the rows (n, d) of a few clients, changed in place by their steps, and the final moments of their optimizers."""
-        steps, chosen, weights, full, shifts = stack_batches(local.batches, local.moves, rows.device)
-        taken, shift = local.taken, local.shift
+        step_counts, chosen, weights, full, shifts = stack_batches(local.batches, local.moves, rows.device)
+        taken_before, shift = local.taken, local.shift
         theta, gradient = rows[:, : self.parameters], torch.zeros_like(rows)
         columns = self.layout.columns
         copies = not isinstance(columns, slice)
@@ -296,36 +296,41 @@ class LocalTrainer:
             moments = local.states.moments
         compute = self._gradients.gradients_of_copies if self.vectorised else self._gradients.gradients_of_single
         # Clients with the most steps come first, so those still at work are always the first `active` rows.
-        active, active_at_step = 0, (steps > np.arange(len(chosen))[:, None]).sum(1).tolist()
+        active, active_at_step = 0, (step_counts > np.arange(len(chosen))[:, None]).sum(1).tolist()
         each_step = zip(chosen.unbind(), self._y[chosen].unbind(), weights.unbind(), strict=True)
         losses = StepLosses(self._loss, local.tally, local.first, stacked=self.vectorised)
         # Allocate buffers once: memory allocated in every step is mapped again, page by page, which takes longer than filling
         # it.
-        sample = self.input_shape
-        memory = self._x.new_empty((chosen[:1].numel(), *sample))
+        sample_shape, batch_size = self.input_shape, chosen.shape[2]
+        buffer = self._x.new_empty((chosen[:1].numel(), *sample_shape))
         with torch.no_grad():
             for step, (index, y, weight) in enumerate(each_step):
                 if active_at_step[step] != active:
+                    # Some clients have taken their last step: narrow all views to the others.
                     active = active_at_step[step]
                     active_theta, active_gradient = theta[:active], gradient[:active]
                     views, slots = self.layout.views(rows[:active]), self.layout.views(gradient[:active])[: self.layout.count]
                     active_moments = [moment[:active] for moment in moments]
                     trained, slope = active_theta[:, columns], active_gradient[:, columns]
-                    inputs = memory[: active * chosen.shape[2]]
-                    shaped = inputs.view(active, chosen.shape[2], *sample)
+                    # One buffer in two shapes: (active * batch, ...) and (active, batch, ...).
+                    samples = buffer[: active * batch_size]
+                    x_of_clients = samples.view(active, batch_size, *sample_shape)
                 if active < len(rows):
                     index, y, weight = index[:active], y[:active], weight[:active]
-                x = torch.index_select(self._x, 0, index.flatten(), out=inputs)
-                x = shaped if shifts is None else crop_flip(x, shifts[step, :active].flatten(0, 1)).reshape(shaped.shape)
+                torch.index_select(self._x, 0, index.flatten(), out=samples)
+                x = x_of_clients
+                if shifts is not None:
+                    x = crop_flip(samples, shifts[step, :active].flatten(0, 1)).reshape(x_of_clients.shape)
                 scores = compute(views, slots, x, y, weight)
                 losses.note(step, scores, y, weight, full=full[step])
                 if copies:
+                    # Views follow `rows` and `gradient` by themselves; copies are made anew.
                     trained, slope = active_theta[:, columns], active_gradient[:, columns]
                 if self._proximal:
                     slope.add_(trained - anchor[:active], alpha=self._proximal)
                 if shift is not None:
                     slope.add_(shift[:active])
-                self._optimizer.step(trained, slope, active_moments, taken[:active] + step + 1)
+                self._optimizer.step(trained, slope, active_moments, taken_before[:active] + step + 1)
                 if copies:
                     theta[:active, columns] = trained
             losses.finish()
