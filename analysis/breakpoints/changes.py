@@ -40,7 +40,9 @@ def true_changes(run: Run) -> list[int]:
         start = drawn["start"]
         points.append((math.ceil(start), None) if drawn["unit"] == "rounds" else (None, start))
     for at_round, at_s in points:
-        firsts.add(int(run.row_of(at_round) if at_s is None else np.searchsorted(starts_s, at_s) + 1))
+        # A change at a time counts from the first round that starts no earlier.
+        first = run.row_of(at_round) if at_s is None else np.searchsorted(starts_s, at_s) + 1
+        firsts.add(int(first))
     if run.source.has("script"):
         acts = run.script
         changes_law = acts["action"].astype(str).isin(["change", "scale", "restore"])
@@ -85,30 +87,37 @@ def change_table(run: Run, *, window: int = WINDOW) -> pd.DataFrame:
     firsts = true_changes(run)
     regret = regret_of_rounds(run)
     declared = _declaration_rounds(run, firsts)
+    last_rounds = [following - 1 for following in firsts[1:]] + [len(starts_s)]
     rows = []
-    for i, first in enumerate(firsts):
-        last = firsts[i + 1] - 1 if i + 1 < len(firsts) else len(starts_s)
-        inside = declared[(declared >= first) & (declared <= last)]
+    # Rounds and changes count from 1: round r is at index r - 1 of `starts_s` and `ends_s`.
+    for number, first in enumerate(firsts, start=1):
+        last = last_rounds[number - 1]
+        start_s = starts_s[first - 1]
+        own_declarations = declared[(declared >= first) & (declared <= last)]
+        declared_round, delay_s = math.nan, math.nan
+        if len(own_declarations):
+            declared_round = own_declarations[0]
+            delay_s = ends_s[int(declared_round) - 1] - start_s
         level, recovered, watched = recovery(regret, first, last, window)
         rows.append(
             {
-                "change": i + 1,
+                "change": number,
                 "at_round": first,
-                "at_s": starts_s[first - 1],
+                "at_s": start_s,
                 "last_round": last,
                 "rounds": last - first + 1,
-                "seconds": ends_s[last - 1] - starts_s[first - 1],
+                "seconds": ends_s[last - 1] - start_s,
                 "ends_run": last == len(starts_s),
-                "declared_round": inside[0] if len(inside) else math.nan,
-                "delay_rounds": inside[0] - first + 1 if len(inside) else math.nan,
-                "delay_s": ends_s[int(inside[0]) - 1] - starts_s[first - 1] if len(inside) else math.nan,
-                "other_declarations": max(0, len(inside) - 1),
+                "declared_round": declared_round,
+                "delay_rounds": declared_round - first + 1,
+                "delay_s": delay_s,
+                "other_declarations": max(0, len(own_declarations) - 1),
                 "level_before": level,
                 "recovered_round": recovered,
                 "recovery_rounds": recovered - first,
-                "recovery_s": math.nan if math.isnan(recovered) else starts_s[int(recovered) - 1] - starts_s[first - 1],
+                "recovery_s": math.nan if math.isnan(recovered) else starts_s[int(recovered) - 1] - start_s,
                 "watched_rounds": watched,
-                "watched_s": starts_s[first - 1 + watched] - starts_s[first - 1] if watched else 0.0,
+                "watched_s": starts_s[first - 1 + watched] - start_s if watched else 0.0,
             }
         )
     return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -152,12 +161,14 @@ def recovery(regret: FloatArray, first: int, last: int, window: int) -> Recovery
     level = float(before.mean())
     if len(after) < window:
         return Recovery(level, math.nan, 0)
+    # Mean of each window after the change, from differences of the running sum.
     sums = np.concatenate([[0.0], np.cumsum(after)])
-    rates = (sums[window:] - sums[:-window]) / window
+    window_means = (sums[window:] - sums[:-window]) / window
     # The tolerance is for rounding: sums of the same numbers in another order differ in the last digits.
-    recovered = np.flatnonzero(rates <= level + 1e-9 * max(1.0, abs(level)))
-    # The last window begins len(rates) - 1 rounds after the first.
-    return Recovery(level, float(first + recovered[0]) if len(recovered) else math.nan, len(rates) - 1)
+    recovered = np.flatnonzero(window_means <= level + 1e-9 * max(1.0, abs(level)))
+    recovered_round = float(first + recovered[0]) if len(recovered) else math.nan
+    # The last window begins len(window_means) - 1 rounds after the first.
+    return Recovery(level, recovered_round, len(window_means) - 1)
 
 
 def _declaration_rounds(run: Run, changes: Sequence[int]) -> FloatArray:
@@ -165,5 +176,5 @@ def _declaration_rounds(run: Run, changes: Sequence[int]) -> FloatArray:
     if not run.has_detections:
         return np.zeros(0)
     rounds = declared_rounds(run).astype(np.float64)
-    kept = np.array([cause != "jamming" for cause in run_detections(run, changes).causes], np.bool_)
-    return np.sort(rounds[kept])
+    not_jammed = np.array([cause != "jamming" for cause in run_detections(run, changes).causes], np.bool_)
+    return np.sort(rounds[not_jammed])

@@ -109,6 +109,7 @@ def mean_delay_s(law: dict[str, Any]) -> float:
     ValueError: a law that differs between clients, or of another kind than constant and shifted-exponential.
     """
     kind = law.get("kind")
+    # Keys of the law whose sum is the mean.
     names = {"constant": ("value_s",), "shifted-exponential": ("shift_s", "mean_excess_s")}.get(str(kind))
     if names is None or not all(isinstance(law.get(name), int | float) for name in names):
         raise ValueError(f"peers.delay = {law!r}: must be constant or shifted-exponential, and the same for all clients")
@@ -126,25 +127,25 @@ def run_timing(run: Run) -> Timing:
     Raises:
         ValueError: the run has no slots, or its slots have no consensus phase.
     """
-    rows = run.rounds
-    if not len(rows):
+    slots = run.rounds
+    if not len(slots):
         raise ValueError(f"{run.source.place}: has no slot; run it to the end")
     if not has_consensus(run):
         raise ValueError(f"{run.source.place}: its clients do not decide among themselves; use server.kind = 'fl-da'")
-    length_s = rows["end_s"] - rows["start_s"]
+    length_s = slots["end_s"] - slots["start_s"]
     # A slot in which beliefs did not settle, or clients did not agree, has null in `converged_s` or `agreed_s`.
     return Timing(
         latency_s=mean_delay_s(run.scenario["peers"]["delay"]),
-        slot_s=float((length_s - rows["consensus_s"]).mean()),
-        converged_s=float(rows["converged_s"].astype(float).mean()),
-        converged_share=float(rows["converged_s"].notna().mean()),
-        agreed_s=float(rows["agreed_s"].astype(float).mean()),
-        agreed_share=float(rows["agreed_s"].notna().mean()),
-        consensus_share=float(rows["consensus_s"].sum() / length_s.sum()),
-        disagreement=float(rows["disagreement"].mean()),
-        members=float(rows["members"].mean()),
-        messages=float(rows["messages"].mean()),
-        regret=float((rows["genie_reward"] - rows["reward"]).astype(float).mean()),
+        slot_s=float((length_s - slots["consensus_s"]).mean()),
+        converged_s=float(slots["converged_s"].astype(float).mean()),
+        converged_share=float(slots["converged_s"].notna().mean()),
+        agreed_s=float(slots["agreed_s"].astype(float).mean()),
+        agreed_share=float(slots["agreed_s"].notna().mean()),
+        consensus_share=float(slots["consensus_s"].sum() / length_s.sum()),
+        disagreement=float(slots["disagreement"].mean()),
+        members=float(slots["members"].mean()),
+        messages=float(slots["messages"].mean()),
+        regret=float((slots["genie_reward"] - slots["reward"]).astype(float).mean()),
     )
 
 
@@ -155,35 +156,39 @@ def timing_study(sweep: Sweep) -> list[Point]:
     """
     # Averages of each run, by variant and seed.
     timings: dict[str, dict[int, Timing]] = {}
-    zero: dict[str, bool] = {}
+    in_zero_time: dict[str, bool] = {}
+    # Text of the tables of the scenario that state the task: equal text, equal task.
     tasks: dict[str, str] = {}
     for run in sweep:
         timings.setdefault(run.variant, {})[run.seed] = run_timing(run)
-        zero[run.variant] = run.scenario["slots"]["start"] == "zero"
+        in_zero_time[run.variant] = run.scenario["slots"]["start"] == "zero"
         tasks[run.variant] = repr({name: table for name, table in run.scenario.items() if name not in _NO_TASK})
     # Regrets of runs whose messages take no time, by task, message latency and seed. Others are compared with these.
-    reference: dict[tuple[str, float, int], list[float]] = {}
-    for name in (name for name in timings if zero[name]):
-        for seed, timing in timings[name].items():
-            reference.setdefault((tasks[name], timing.latency_s, seed), []).append(timing.regret)
+    references: dict[tuple[str, float, int], list[float]] = {}
+    for variant, by_seed in timings.items():
+        if in_zero_time[variant]:
+            for seed, timing in by_seed.items():
+                references.setdefault((tasks[variant], timing.latency_s, seed), []).append(timing.regret)
+    averaged = [field.name for field in fields(Timing) if field.name not in ("latency_s", "slot_s")]
     points = []
-    for name, by_seed in timings.items():
-        runs = list(by_seed.values())
+    for variant, by_seed in timings.items():
         differences = []
         for seed, timing in by_seed.items():
-            regrets = [timing.regret] if zero[name] else reference.get((tasks[name], timing.latency_s, seed), [])
+            # A run in zero time is its own reference.
+            regrets = [timing.regret] if in_zero_time[variant] else references.get((tasks[variant], timing.latency_s, seed), [])
             # With several runs in zero time, none is the reference.
             differences.append(timing.regret - regrets[0] if len(regrets) == 1 else math.nan)
-        averaged = [field.name for field in fields(Timing) if field.name not in ("latency_s", "slot_s")]
+        run_timings = list(by_seed.values())
+        intervals = {field: mean_interval([getattr(timing, field) for timing in run_timings]) for field in averaged}
         points.append(
             Point(
-                start=_strip_grid_words(sweep.labels[name]),
-                label=sweep.labels[name],
-                zero_time=zero[name],
-                latency_s=runs[0].latency_s,
-                slot_s=float(np.mean([timing.slot_s for timing in runs])),
+                start=_strip_grid_words(sweep.labels[variant]),
+                label=sweep.labels[variant],
+                zero_time=in_zero_time[variant],
+                latency_s=run_timings[0].latency_s,
+                slot_s=float(np.mean([timing.slot_s for timing in run_timings])),
                 regret_difference=mean_interval(differences),
-                **{field: mean_interval([getattr(timing, field) for timing in runs]) for field in averaged},
+                **intervals,
             )
         )
     return points
@@ -199,17 +204,19 @@ def points_by_start(points: Sequence[Point]) -> dict[str, list[Point]]:
 
     A start is left out if it has a single point, or several points at one latency: neither is a line over latencies.
     """
-    lines: dict[str, list[Point]] = {}
+    by_start: dict[str, list[Point]] = {}
     for point in points:
         if not point.zero_time:
-            lines.setdefault(point.start, []).append(point)
-    for line in lines.values():
-        line.sort(key=lambda point: point.latency_s)
-    latencies = {start: {point.latency_s for point in line} for start, line in lines.items()}
-    return {start: line for start, line in lines.items() if len(line) > 1 and len(latencies[start]) == len(line)}
+            by_start.setdefault(point.start, []).append(point)
+    lines = {}
+    for start, points_of_start in by_start.items():
+        different_latencies = {point.latency_s for point in points_of_start}
+        if len(points_of_start) > 1 and len(different_latencies) == len(points_of_start):
+            lines[start] = sorted(points_of_start, key=lambda point: point.latency_s)
+    return lines
 
 
 def holds_up_to(line: Sequence[Point], criterion: Callable[[Point], bool]) -> float:
     """Return the largest ratio such that `criterion` is true there and at all smaller ones; 0: at none."""
-    held = itertools.takewhile(criterion, sorted(line, key=lambda point: point.latency_s))
-    return max((point.ratio for point in held), default=0.0)
+    below_limit = itertools.takewhile(criterion, sorted(line, key=lambda point: point.latency_s))
+    return max((point.ratio for point in below_limit), default=0.0)

@@ -19,8 +19,9 @@ def consensus_sections(sweep: Sweep, margin: float = MARGIN, *, look: Look = PLA
     Empty, too, where the delays of messages follow a law other than constant or shifted-exponential, or differ between clients.
     `margin`: regret a slot that counts as none.
     """
-    first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
-    if not all(has_consensus(sweep.run(variant, seed)) for variant, seed in first.items()):
+    # Backwards, so that the first seed of each variant is the one that stays.
+    first_seeds = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
+    if not all(has_consensus(sweep.run(variant, seed)) for variant, seed in first_seeds.items()):
         return []
     try:
         points = timing_study(sweep)
@@ -51,7 +52,7 @@ def consensus_sections(sweep: Sweep, margin: float = MARGIN, *, look: Look = PLA
 
 def table_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
     """Return header and a row for each variant: its consensus phase, messages and regret, and the verdict on `margin`."""
-    paired = any(point.regret_difference.count for point in points)
+    has_differences = any(point.regret_difference.count for point in points)
     header = [
         "variant",
         "latency / slot",
@@ -61,16 +62,21 @@ def table_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
         "slots agreed",
         "consensus phase",
         "disagree",
+        "members",
+        "messages",
+        "regret a slot",
     ]
-    header += ["members", "messages", "regret a slot", *(["regret minus zero time's", "verdict"] if paired else [])]
+    if has_differences:
+        header += ["regret minus zero time's", "verdict"]
     rows = []
     for point in points:
+        has_latency = not point.zero_time and point.latency_s != 0.0
         cells = [
             point.label,
             "—" if point.zero_time else f"{point.ratio * 100:.3g} %",
             format_interval(point.converged_s),
             format_interval(point.agreed_s),
-            "—" if point.zero_time or not point.latency_s else format_interval(point.agreed_s, scale=1 / point.latency_s),
+            format_interval(point.agreed_s, scale=1 / point.latency_s) if has_latency else "—",
             _share(point.agreed_share),
             _share(point.consensus_share),
             _share(point.disagreement),
@@ -78,8 +84,10 @@ def table_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
             format_number(point.messages.mean, digits=0),
             format_interval(point.regret),
         ]
-        verdict = "—" if point.zero_time else point.regret_verdict(margin)
-        rows.append([*cells, *([format_interval(point.regret_difference, signed=True), verdict] if paired else [])])
+        if has_differences:
+            verdict = "—" if point.zero_time else point.regret_verdict(margin)
+            cells += [format_interval(point.regret_difference, signed=True), verdict]
+        rows.append(cells)
     return header, rows
 
 

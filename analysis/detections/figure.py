@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -112,17 +113,21 @@ def _draw_jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str
     if not run.source.has("jams"):
         return []
     table = run.arrow("jams", ["round", "channel", "jammer"])
-    of_channels = [name for name, jammed in run.jammed.items() if jammed == "channels"]
-    table = table.filter(np.isin(table.column("jammer").to_numpy(zero_copy_only=False).astype(str), of_channels))
-    number, channel = run.row_of(table.column("round").to_numpy()), np.asarray(table.column("channel").to_numpy(), np.int64)
-    closed = number < edges.size  # the end of the run may have cut the last round short
-    number, channel = number[closed], channel[closed]
-    if not number.size:
+    # For a jammer of links, cables or clients the column "channel" numbers those.
+    channel_jammers = [name for name, jammed in run.jammed.items() if jammed == "channels"]
+    table = table.filter(np.isin(table.column("jammer").to_numpy(zero_copy_only=False).astype(str), channel_jammers))
+    rounds = run.row_of(table.column("round").to_numpy())
+    channels = np.asarray(table.column("channel").to_numpy(), np.int64)
+    closed = rounds < edges.size  # the end of the run may have cut the last round short
+    rounds, channels = rounds[closed], channels[closed]
+    if not rounds.size:
         return []
-    for sub_channel in np.unique(channel):
-        intervals = _stretches(np.unique(number[channel == sub_channel]))
-        bars = [(edges[start - 1], edges[start - 1 + length] - edges[start - 1]) for start, length in intervals]
-        axes.broken_barh(bars, (sub_channel - 0.5, 0.16), facecolor=JAM, linewidth=0.0)
+    for channel in np.unique(channels):
+        bars = []
+        for first, length in _stretches(np.unique(rounds[channels == channel])):
+            left, right = edges[first - 1], edges[first - 1 + length]
+            bars.append((left, right - left))
+        axes.broken_barh(bars, (channel - 0.5, 0.16), facecolor=JAM, linewidth=0.0)
     return [(Patch(facecolor=JAM), "jammed")]
 
 
@@ -146,15 +151,17 @@ def _mark_declarations(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Li
         legend.append((Line2D([], [], color=INK, linewidth=1.0, linestyle=(0, (3, 2))), "change of means"))
     if not scored.causes:
         return legend
-    number = declared_rounds(run)
-    channel = np.asarray(run.arrow("detections", ["channel"]).column("channel").to_numpy(), np.int64)
-    centres = (edges[number - 1] + edges[number]) / 2.0
+    # Declarations (m,): the abscissa of each, amid its round, and its sub-channel.
+    rounds = declared_rounds(run)
+    centres = (edges[rounds - 1] + edges[rounds]) / 2.0
+    channels = np.asarray(run.arrow("detections", ["channel"]).column("channel").to_numpy(), np.int64)
     for cause, (marker, words) in MARKERS.items():
-        chosen = np.array([declared_cause == cause for declared_cause in scored.causes])
-        if chosen.any():
-            faces = PAPER if cause == "jamming" else "#CC79A7"
-            axes.plot(centres[chosen], channel[chosen], marker, color=faces, mec=INK, mew=1.0, ms=7.0, ls="none", zorder=4)
-            legend.append((Line2D([], [], color=faces, mec=INK, marker=marker, ls="none"), words))
+        has_cause = np.array([declared_cause == cause for declared_cause in scored.causes])
+        if has_cause.any():
+            face = PAPER if cause == "jamming" else "#CC79A7"
+            x, y = centres[has_cause], channels[has_cause]
+            axes.plot(x, y, marker, color=face, mec=INK, mew=1.0, ms=7.0, ls="none", zorder=4)
+            legend.append((Line2D([], [], color=face, mec=INK, marker=marker, ls="none"), words))
     return legend
 
 
@@ -171,40 +178,44 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
 
     A row for each variant that declares changes: lines mark true changes, markers the causes of declarations.
     """
+    # Scores of all runs of each variant.
     scores = {label: [run_detections(run) for run in runs] for label, runs in groups.items()}
-    shown = [label for label, scored in scores.items() if any(score.causes for score in scored)]
+    shown = [label for label, scores_of_runs in scores.items() if any(score.causes for score in scores_of_runs)]
     if not shown:
         return None
     along = abscissa(groups, over)
     edges = {label: round_edges(groups[label][0], along) for label in shown}
     with look.apply():
         figure, (axes,) = new_figure(size_in=(7.2, 1.7 + row_height_in(shown, 0.42) * len(shown)), look=look)
-        for index, label in enumerate(shown):
-            score = scores[label][0]
+        for row, label in enumerate(shown):
+            first_run, score = groups[label][0], scores[label][0]
             colour = line_style(list(groups).index(label))["color"]
-            changed = edges[label][groups[label][0].row_of(score.changes or ()) - 1]
-            axes.vlines(changed, index - 0.36, index + 0.36, color=FAINT, linewidth=1.2, zorder=1)
-            declared = edges[label][declared_rounds(groups[label][0])]
+            # A true change stands at the start of its first round, a declaration at the end of its round.
+            changes_x = edges[label][first_run.row_of(score.changes or ()) - 1]
+            declarations_x = edges[label][declared_rounds(first_run)]
+            axes.vlines(changes_x, row - 0.36, row + 0.36, color=FAINT, linewidth=1.2, zorder=1)
             for cause, (marker, _) in MARKERS.items():
-                x = declared[[each_cause == cause for each_cause in score.causes]]
-                faces = "white" if cause == "jamming" else colour
-                axes.plot(x, np.full(len(x), index), marker, color=colour, mfc=faces, ms=6, ls="none", zorder=3)
+                x = declarations_x[[declared_cause == cause for declared_cause in score.causes]]
+                face = "white" if cause == "jamming" else colour
+                axes.plot(x, np.full(len(x), row), marker, color=colour, mfc=face, ms=6, ls="none", zorder=3)
         names = [f"{drawable_text(label, LETTERS)}\n{_counts(scores[label])}" for label in shown]
         axes.set_yticks(range(len(shown)), names, fontsize="small")
         axes.set_ylim(len(shown) - 0.5, -0.5)
         along.label(axes)
         axes.set_xlim(0.0, max(float(edge[-1]) for edge in edges.values()))
         axes.grid(visible=False)
-        used = {cause for label in shown for cause in scores[label][0].causes}
-        lines = [(Line2D([], [], color=FAINT, lw=1.2), "change of means")] if any(scores[n][0].changes for n in shown) else []
-        lines += [
-            (Line2D([], [], color=INK, marker=marker, ls="none", mfc="white" if cause == "jamming" else INK), words)
-            for cause, (marker, words) in MARKERS.items()
-            if cause in used
-        ]
+        drawn_scores = [scores[label][0] for label in shown]
+        legend = []
+        if any(score.changes for score in drawn_scores):
+            legend.append((Line2D([], [], color=FAINT, lw=1.2), "change of means"))
+        drawn_causes = set(itertools.chain(*(score.causes for score in drawn_scores)))
+        for cause, (marker, words) in MARKERS.items():
+            if cause in drawn_causes:
+                face = "white" if cause == "jamming" else INK
+                legend.append((Line2D([], [], color=INK, marker=marker, ls="none", mfc=face), words))
         seeds = max(len(scores[label]) for label in shown)
-        drawn = f"drawn: seed {groups[shown[0]][0].seed}; counts: all {seeds} seeds" if seeds > 1 else ""
-        finish_figure(figure, "Declared changes", drawn, lines, look=look)
+        note = f"drawn: seed {groups[shown[0]][0].seed}; counts: all {seeds} seeds" if seeds > 1 else ""
+        finish_figure(figure, "Declared changes", note, legend, look=look)
     return figure
 
 

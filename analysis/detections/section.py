@@ -53,21 +53,32 @@ def declaration_tables(run: Run) -> list[Block]:
     """
     if not run.has_detections or not len(run.detections):
         return []
-    score, table = run_detections(run), run.detections
-    sections: list[Block] = []
+    score, declarations = run_detections(run), run.detections
+    blocks: list[Block] = []
     if score.changes is not None:
-        counted: tuple[Mapping[int, int], ...] = (score.found, score.jamming, score.false_alarms)
-        channels = sorted(set().union(*counted))
-        rows = [[str(channel), *(f"{count.get(channel, 0):,}" for count in counted)] for channel in channels]
+        # Sub-channel to count, one mapping for each column.
+        counts: tuple[Mapping[int, int], ...] = (score.found, score.jamming, score.false_alarms)
+        channels = sorted(set().union(*counts))
+        rows = [[str(channel), *(f"{count.get(channel, 0):,}" for count in counts)] for channel in channels]
         cells = (["sub-channel", "changes it declared first", "by jamming", "false alarms"], rows)
-        sections.append(Table("detections-by-channel", "What the detector of each sub-channel was worth", cells))
-    first = table.head(20)
-    causes: list[str] = list(score.causes[:20]) or [MISSING] * len(first)
-    columns = (first["round"], first["time_s"], first["channel"], first["observations"], first["jammed"])
-    rows = [
-        [f"{round:,}", format_number(time_s), str(channel), f"{seen:,}", f"{hits:,}", cause]
-        for round, time_s, channel, seen, hits, cause in zip(*(column.tolist() for column in columns), causes, strict=True)
-    ]
+        blocks.append(Table("detections-by-channel", "What the detector of each sub-channel was worth", cells))
+    shown = declarations.head(20)
+    # Causes are unknown where the changes are.
+    causes = score.causes[: len(shown)] if score.causes else [MISSING] * len(shown)
+    rows = []
+    for declaration, cause in zip(shown.to_dict("records"), causes, strict=True):
+        rows.append(
+            [
+                f"{declaration['round']:,}",
+                format_number(declaration["time_s"]),
+                str(declaration["channel"]),
+                f"{declaration['observations']:,}",
+                f"{declaration['jammed']:,}",
+                cause,
+            ]
+        )
     header = ["round", "time (s)", "sub-channel", "observations", "of them jammed", "cause"]
-    caption = f"The first 20 of {len(table):,} declarations" if len(table) > 20 else "All declarations"
-    return [*sections, Table("declarations", caption, (header, rows), words=(5,))]
+    is_cut = len(declarations) > len(shown)
+    caption = f"The first {len(shown)} of {len(declarations):,} declarations" if is_cut else "All declarations"
+    blocks.append(Table("declarations", caption, (header, rows), words=(5,)))
+    return blocks

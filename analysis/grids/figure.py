@@ -34,44 +34,49 @@ def best_figure(
     """
     if not any(cell.best.index >= 0 for cell in cells):
         return None
-    rows, columns = (study.axis(0), study.axis(1)) if len(study.keys) == 2 else (np.zeros(1), study.axis(0))
+    has_two_keys = len(study.keys) == 2
+    # Values of the keys, by row and by column of the map.
+    rows, columns = (study.axis(0), study.axis(1)) if has_two_keys else (np.zeros(1), study.axis(0))
     with look.apply():
         figure, (axes,) = new_figure(look=look, size_in=(7.2, 1.6 + 0.75 * max(2, rows.size)))
         axes.grid(visible=False)
-        shown = np.ones((rows.size, columns.size, 3))
+        # A combination of values without a cell stays white.
+        image = np.ones((rows.size, columns.size, 3))
         for cell in cells:
-            row = rows.tolist().index(cell.cell.at[0]) if len(study.keys) == 2 else 0
+            row = rows.tolist().index(cell.cell.at[0]) if has_two_keys else 0
             column = columns.tolist().index(cell.cell.at[-1])
             colour = to_rgb(_colour(cell.winners))
-            shown[row, column] = colour
+            image[row, column] = colour
             # Luminance of red, green and blue, as screens weigh them.
             dark = float(np.dot(colour, (0.2126, 0.7152, 0.0722))) < DARKEST
             words = drawable_text(cell_words(study, cell, name))
             style: dict[str, Any] = {"color": "white" if dark else "black", "fontsize": "small", "linespacing": 1.25}
             # With an id of its own in the picture: checks of contrast must know that it stands on its cell, not on paper.
             axes.text(column, row, words, ha="center", va="center", gid=f"cell-{row}-{column}", **style)
-        axes.imshow(shown, aspect="auto", origin="lower")
+        axes.imshow(image, aspect="auto", origin="lower")
         axes.set_xticks(range(columns.size), [f"{value:g}" for value in columns])
-        axes.set_yticks(range(rows.size), [f"{value:g}" for value in rows] if len(study.keys) == 2 else [""])
+        axes.set_yticks(range(rows.size), [f"{value:g}" for value in rows] if has_two_keys else [""])
         axes.set_xticks(np.arange(1, columns.size) - 0.5, minor=True)
         axes.set_yticks(np.arange(1, rows.size) - 0.5, minor=True)
         axes.grid(visible=True, which="minor", axis="both", color=PAPER, linewidth=2.0)
         axes.tick_params(which="both", length=0)
-        axes.set(xlabel=key_with_unit(study.keys[-1]), ylabel=key_with_unit(study.keys[0]) if len(study.keys) == 2 else "")
-        legend = [
-            (Patch(facecolor=_colour(winners)), " = ".join(study.methods[index] for index in winners) or NONE_WORDS)
-            for winners in sorted({cell.winners for cell in cells}, key=lambda winners: (not winners, winners))
-        ]
+        axes.set(xlabel=key_with_unit(study.keys[-1]), ylabel=key_with_unit(study.keys[0]) if has_two_keys else "")
+        legend = []
+        # Cells without a winner come last.
+        for winners in sorted({cell.winners for cell in cells}, key=lambda winners: (not winners, winners)):
+            names = " = ".join(study.methods[index] for index in winners)
+            legend.append((Patch(facecolor=_colour(winners)), names or NONE_WORDS))
         note = (
             f"a method is best where every other is shown to be worse, with {study.confidence * 100:g} % in all "
             f"{len(study.cells)} cells together (multiple comparisons with the best on paired seeds, Bonferroni)"
         )
         finish_figure(figure, f"Best where: {heading}", note, legend, look=look)
-        figure.description = "; ".join(
-            f"{', '.join(f'{key} {value:g}' for key, value in zip(study.keys, cell.cell.at, strict=True))}: "
-            + cell_words(study, cell, name).replace("\n", ", ")
-            for cell in cells
-        )
+        sentences = []
+        for cell in cells:
+            where = ", ".join(f"{key} {value:g}" for key, value in zip(study.keys, cell.cell.at, strict=True))
+            words = cell_words(study, cell, name).replace("\n", ", ")
+            sentences.append(f"{where}: {words}")
+        figure.description = "; ".join(sentences)
     return figure
 
 
@@ -80,9 +85,10 @@ def cell_words(study: CellStudy, cell: BestInCell, name: str) -> str:
     if cell.best.index < 0:
         return "—"
     if not cell.winners:
-        members = [method for method, member in zip(study.methods, cell.best.members, strict=True) if member]
-        few = ", ".join(members) if len(members) <= MOST_NAMED else f"{len(members)} of {len(study.methods)} may be best"
-        return f"no difference\n({few})"
+        candidates = [method for method, may_be_best in zip(study.methods, cell.best.members, strict=True) if may_be_best]
+        if len(candidates) <= MOST_NAMED:
+            return f"no difference\n({', '.join(candidates)})"
+        return f"no difference\n({len(candidates)} of {len(study.methods)} may be best)"
     mean = float(np.nanmean(method_values(cell.cell, name)[:, cell.best.index])) * metric(name).scale
     names = " =\n".join(study.methods[index] for index in cell.winners)
     return f"{names}\n{mean:.4g}"

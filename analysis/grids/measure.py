@@ -69,6 +69,7 @@ def cells_of(sweep: Sweep, comparison: Comparison, settings: Mapping[str, Settin
     variant whose value of a key is no number is in no cell. Target, smoothing, confidence, metrics and a requested horizon are
     those of `comparison`. The baseline of each cell is the method of the sweep's baseline.
     """
+    # Values of the keys to the variant of each method there, and method to its variants; `_method_key` names a method.
     variants_at: dict[tuple[float, ...], dict[str, str]] = {}
     variants_of: dict[str, list[str]] = {}
     for variant, own_settings in settings.items():
@@ -76,34 +77,37 @@ def cells_of(sweep: Sweep, comparison: Comparison, settings: Mapping[str, Settin
         if not all(map(is_number, values)):
             continue
         method = _method_key(own_settings, keys)
-        variants_at.setdefault(tuple(float(own_settings[key]) for key in keys), {})[method] = variant
+        at = tuple(float(own_settings[key]) for key in keys)
+        variants_at.setdefault(at, {})[method] = variant
         variants_of.setdefault(method, []).append(variant)
     if len(variants_at) < 2 or len(variants_of) < 2:
         return None
     baseline = _method_key(settings[comparison.baseline], keys)
-    cells = tuple(
-        Cell(
-            at=at,
-            variants=tuple(by_method.get(method) for method in variants_of),
-            comparison=_compare_variants(sweep, comparison, list(by_method.values()), by_method.get(baseline)),
-        )
-        for at, by_method in sorted(variants_at.items())
-    )
-    methods = tuple(shared_label([sweep.labels[variant] for variant in variants], keys) for variants in variants_of.values())
-    return CellStudy(tuple(keys), methods, cells, comparison.confidence)
+    cells = []
+    for at, by_method in sorted(variants_at.items()):
+        compared = _compare_variants(sweep, comparison, list(by_method.values()), by_method.get(baseline))
+        cells.append(Cell(at=at, variants=tuple(by_method.get(method) for method in variants_of), comparison=compared))
+    labels_of = {method: [sweep.labels[variant] for variant in variants] for method, variants in variants_of.items()}
+    methods = tuple(shared_label(labels, keys) for labels in labels_of.values())
+    return CellStudy(tuple(keys), methods, tuple(cells), comparison.confidence)
 
 
 def grid_keys(settings: Mapping[str, Settings]) -> list[str]:
-    """Return the two numeric keys that span the cells of a grid with several methods; empty if the sweep is no such grid."""
+    """Return the two numeric keys that span the cells of a grid with several methods; empty if the sweep is no such grid.
+
+    Empty, too, for a grid of more than `MOST_CELLS` cells.
+    """
     keys = numeric_keys(settings)
     if len(keys) != 2:
         return []
-    methods = {_method_key(own_settings, keys) for own_settings in settings.values()}
-    cells = {tuple(repr(own_settings.get(key)) for key in keys) for own_settings in settings.values()}
+    methods, cells = set(), set()
+    for own_settings in settings.values():
+        methods.add(_method_key(own_settings, keys))
+        cells.add(tuple(repr(own_settings.get(key)) for key in keys))
     return keys if len(methods) > 1 and 1 < len(cells) <= MOST_CELLS else []
 
 
-def best_in_cells(cells: CellStudy, name: str) -> list[BestInCell]:
+def best_in_cells(study: CellStudy, name: str) -> list[BestInCell]:
     """Return the methods that may be best by the metric `name`, cell by cell.
 
     The sets of best hold in all cells together with the confidence of the study (Bonferroni).
@@ -112,9 +116,9 @@ def best_in_cells(cells: CellStudy, name: str) -> list[BestInCell]:
     definition = metric(name)
     if definition.better == "neither":
         raise ValueError(f"metric = {name!r}: is no better high or low, so that nothing is best by it")
-    level = simultaneous_confidence(cells.confidence, len(cells.cells))
+    level = simultaneous_confidence(study.confidence, len(study.cells))
     result = []
-    for cell in cells.cells:
+    for cell in study.cells:
         values = method_values(cell, name)
         best = set_of_best(values, higher=definition.better == "higher", confidence=level)
         result.append(BestInCell(cell, best, _winners(values, best)))
@@ -125,8 +129,10 @@ def method_values(cell: Cell, name: str) -> FloatArray:
     """Return the metric of each run of a cell, (seeds, methods); NaN where there is none."""
     variants = [variant for variant in cell.variants if variant is not None]
     values = metric_by_seed(cell.comparison, variants, name)
+    # Methods that were not run in this cell keep a column of NaN.
+    was_run = [variant is not None for variant in cell.variants]
     table: FloatArray = np.full((len(values), len(cell.variants)), np.nan)
-    table[:, [variant is not None for variant in cell.variants]] = values
+    table[:, was_run] = values
     return table
 
 
@@ -134,6 +140,7 @@ def _winners(values: FloatArray, best: Best) -> tuple[int, ...]:
     """Return the methods that are shown to be best: one, or several whose values are all equal; empty if none is shown to be."""
     members = np.flatnonzero(best.members)
     compared = ~np.isnan(values).all(axis=0)
+    # If every method may be the best, no difference is shown.
     if best.seeds < 2 or members.size == compared.sum():
         return ()
     # Leave out seeds at which one of the methods has no value.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,35 +43,39 @@ def cell_sections(sweep: Sweep, comparison: Comparison, *, within: Sequence[str]
     return [Section(f"Best where, within {where}", [Text(_introduction(study)), *blocks])]
 
 
-def best_text(study: CellStudy, found: Sequence[BestInCell], title: str) -> str:
-    """Return a sentence that says in how many cells each method is best."""
-    counts: dict[tuple[int, ...], int] = {}
-    for cell in found:
-        counts[cell.winners] = counts.get(cell.winners, 0) + 1
-    parts = [
-        f"{' = '.join(study.methods[index] for index in winners)} in {count}"
-        for winners, count in sorted(counts.items(), key=lambda item: -item[1])
-        if winners
-    ]
-    none = counts.get((), 0)
-    parts += [f"no difference shown in {none}"] if none else []
-    return f"{title}, best of {len(study.methods)} in {len(found)} cells: {'; '.join(parts)}."
+def best_text(study: CellStudy, cells: Sequence[BestInCell], title: str) -> str:
+    """Return a sentence that says in how many cells each method is best, the most frequent first."""
+    parts = []
+    # Methods that win together count as one entry.
+    counts = Counter(cell.winners for cell in cells)
+    for winners, count in counts.most_common():
+        if winners:
+            names = " = ".join(study.methods[index] for index in winners)
+            parts.append(f"{names} in {count}")
+    without_winner = counts[()]
+    if without_winner:
+        parts.append(f"no difference shown in {without_winner}")
+    return f"{title}, best of {len(study.methods)} in {len(cells)} cells: {'; '.join(parts)}."
 
 
-def means_table(study: CellStudy, found: Sequence[BestInCell], name: str) -> Table:
+def means_table(study: CellStudy, best_cells: Sequence[BestInCell], name: str) -> Table:
     """Return a table of means, a row for each cell, a column for each method; a star: may be the best of its row."""
     title = heading(study.cells[0].comparison, name)
     header = [*map(key_with_unit, study.keys), *study.methods]
     rows = []
-    for cell in found:
-        by_variant = {row.variant: row for row in cell.cell.comparison.rows}
-        cells = [f"{value:g}" for value in cell.cell.at]
+    for best_cell in best_cells:
+        cell, comparison = best_cell.cell, best_cell.cell.comparison
+        by_variant = {row.variant: row for row in comparison.rows}
+        texts = [f"{value:g}" for value in cell.at]
         # Where all are alike, such as where no run reached the target, no method is called the best.
         differ = len({row[name].mean for row in by_variant.values()}) > 1
-        for index, variant in enumerate(cell.cell.variants):
-            star = " *" if differ and cell.best.members[index] else ""
-            cells.append(MISSING if variant is None else value_cell(by_variant[variant], cell.cell.comparison, name) + star)
-        rows.append(cells)
+        for variant, may_be_best in zip(cell.variants, best_cell.best.members, strict=True):
+            if variant is None:
+                texts.append(MISSING)
+                continue
+            star = " *" if differ and may_be_best else ""
+            texts.append(value_cell(by_variant[variant], comparison, name) + star)
+        rows.append(texts)
     level = format_percent(study.confidence)
     note = (
         f"Mean ± half-width of the {level} interval over seeds, each by itself. *: may be the best of its row ({level} sets of "
@@ -86,33 +91,34 @@ def differences_table(study: CellStudy, name: str) -> Table | None:
 
     None if the cells have no common baseline, or nothing to compare.
     """
-    together = sum(len(cell.comparison.differences) for cell in study.cells)
-    baselines = [_baseline(cell) for cell in study.cells]
-    base = baselines[0]
-    if not together or any(label != base for label in baselines):
+    count = sum(len(cell.comparison.differences) for cell in study.cells)
+    baselines = {_baseline(cell) for cell in study.cells}
+    if not count or len(baselines) > 1:
         return None
+    (baseline,) = baselines
     title = heading(study.cells[0].comparison, name)
-    others = [index for index in range(len(study.methods)) if index != base]
+    others = [method for method in range(len(study.methods)) if method != baseline]
     rows = []
     for cell in study.cells:
-        cells = [f"{value:g}" for value in cell.at]
-        by_variant = {row.variant: row for row in cell.comparison.differences}
-        for index in others:
-            row = by_variant.get(cell.variants[index] or "")
-            if row is None:
-                cells.append(MISSING)
+        texts = [f"{value:g}" for value in cell.at]
+        difference_of = {row.variant: row for row in cell.comparison.differences}
+        for method in others:
+            variant = cell.variants[method]
+            difference = None if variant is None else difference_of.get(variant)
+            if difference is None:
+                texts.append(MISSING)
                 continue
-            interval = simultaneous_difference(cell.comparison, row, name, together=together)
-            if np.isnan(interval.half_width) or not is_comparable(row, name):
-                cells.append(difference_cell(row, name))
+            interval = simultaneous_difference(cell.comparison, difference, name, together=count)
+            if np.isnan(interval.half_width) or not is_comparable(difference, name):
+                texts.append(difference_cell(difference, name))
                 continue
-            excludes_zero = interval.low > 0.0 or interval.high < 0.0
-            cells.append(format_interval(interval, scale=metric(name).scale, signed=True) + (" *" if excludes_zero else ""))
-        rows.append(cells)
+            star = " *" if interval.low > 0.0 or interval.high < 0.0 else ""
+            texts.append(format_interval(interval, scale=metric(name).scale, signed=True) + star)
+        rows.append(texts)
     level = format_percent(study.confidence)
-    note = f"Paired at equal seeds; the {together} intervals hold together with {level} (Bonferroni). *: without zero."
-    header = [*map(key_with_unit, study.keys), *(study.methods[index] for index in others)]
-    caption = f"{title}, minus {study.methods[base]}"
+    note = f"Paired at equal seeds; the {count} intervals hold together with {level} (Bonferroni). *: without zero."
+    header = [*map(key_with_unit, study.keys), *(study.methods[method] for method in others)]
+    caption = f"{title}, minus {study.methods[baseline]}"
     return Table(f"{_slug(name)}-within-differences", caption, (header, rows), note=note, words=())
 
 
@@ -133,26 +139,25 @@ def _blocks(study: CellStudy, name: str, look: Look) -> list[Block]:
         blocks.append(Picture(f"{_slug(name)}-best-where", f"Who is best where: {title}", figure))
     blocks.append(means_table(study, cells, name))
     differences = differences_table(study, name)
-    return [*blocks, *([] if differences is None else [differences])]
+    if differences is not None:
+        blocks.append(differences)
+    return blocks
 
 
 def _introduction(study: CellStudy) -> str:
     """Return sentences that say what a cell is, and up to which time its runs are compared."""
-    ends = [cell.comparison.horizon_s for cell in study.cells]
+    ends_s = [cell.comparison.horizon_s for cell in study.cells]
     where = " and ".join(study.keys)
     asked_s = study.cells[0].comparison.asked_horizon_s
-    words = f"{len(study.methods)} methods within each of {len(study.cells)} cells: a cell is a value of {where}. "
-    if asked_s is not None:
-        return (
-            f"{words}Runs of a cell are compared up to the end of the shortest of them; times to a target are restricted to "
-            f"{format_seconds(asked_s)} in all of them."
-        )
-    if not np.isfinite(ends).all():
-        return f"{words}Runs of a cell are compared up to the end of the shortest of them."
-    return (
-        f"{words}Runs of a cell are compared up to the end of the shortest of them, which lies between {min(ends):,.4g} and "
-        f"{max(ends):,.4g} s; times to a target are restricted to it."
+    words = (
+        f"{len(study.methods)} methods within each of {len(study.cells)} cells: a cell is a value of {where}. Runs of a cell are "
+        "compared up to the end of the shortest of them"
     )
+    if asked_s is not None:
+        return f"{words}; times to a target are restricted to {format_seconds(asked_s)} in all of them."
+    if not np.isfinite(ends_s).all():
+        return f"{words}."
+    return f"{words}, which lies between {min(ends_s):,.4g} and {max(ends_s):,.4g} s; times to a target are restricted to it."
 
 
 def _slug(name: str) -> str:

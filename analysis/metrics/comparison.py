@@ -172,8 +172,10 @@ def compare(
         _refuse_without_bytes(extents)
     horizon = _resolve_horizon(horizon_s, common.time_s)
     # Either time or bytes limit the final accuracy, not both.
-    by_bytes = Extent(UNLIMITED.time_s, common.rounds, common.sent_bytes)
-    until = by_bytes if equal == "bytes" else Extent(common.time_s, common.rounds, UNLIMITED.sent_bytes)
+    if equal == "bytes":
+        until = Extent(time_s=UNLIMITED.time_s, rounds=common.rounds, sent_bytes=common.sent_bytes)
+    else:
+        until = Extent(time_s=common.time_s, rounds=common.rounds, sent_bytes=UNLIMITED.sent_bytes)
     horizons = {name: common.amount(cost) for name, cost in TARGETS.items()} | {"target_s": horizon}
     table = metrics_table(sweep, names, Settings(target, smooth, last, until))
     rows = _rows(sweep, table, names, horizons if target is not None else {}, confidence)
@@ -212,8 +214,9 @@ def _refuse_without_bytes(extents: Sequence[tuple[str, int, Extent]]) -> None:
 def _has_rounds_alike(sweep: Sweep) -> bool:
     """Return True if a round has the same meaning for all variants, judged by the first run of each."""
     # Backwards, so that the first seed of each variant is the one that stays.
-    first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
-    return len({sweep.run(variant, seed).round_meaning for variant, seed in first.items()}) <= 1
+    first_seeds = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
+    meanings = {sweep.run(variant, seed).round_meaning for variant, seed in first_seeds.items()}
+    return len(meanings) <= 1
 
 
 def _rows(
@@ -221,13 +224,24 @@ def _rows(
 ) -> list[ComparisonRow]:
     """Return a row for each variant, with its means over seeds; costs of the target are cut at their `horizons`."""
     rows = []
-    by_variant = {str(name): group for name, group in table.groupby("variant", sort=False)}
+    runs_of = {str(name): group for name, group in table.groupby("variant", sort=False)}
     for variant, label in sweep.labels.items():
-        variant_runs = by_variant[variant]
-        values = {name: mean_interval(variant_runs[name].to_numpy(), confidence) for name in names}
-        values |= {name: restricted_mean(variant_runs[name].to_numpy(), limit, confidence) for name, limit in horizons.items()}
-        reached = {name: int((variant_runs[name] <= horizons.get(name, math.nan)).sum()) for name in TARGETS}
-        rows.append(ComparisonRow(variant, label, len(variant_runs), reached, values, _join_names(variant_runs["oracle"])))
+        runs = runs_of[variant]
+        intervals = {name: mean_interval(runs[name].to_numpy(), confidence) for name in names}
+        for name, limit in horizons.items():
+            intervals[name] = restricted_mean(runs[name].to_numpy(), limit, confidence)
+        # Without a horizon no run counts: a comparison with NaN is false.
+        reached = {name: int((runs[name] <= horizons.get(name, math.nan)).sum()) for name in TARGETS}
+        rows.append(
+            ComparisonRow(
+                variant=variant,
+                label=label,
+                seeds=len(runs),
+                reached=reached,
+                values=intervals,
+                oracle=_join_names(runs["oracle"]),
+            )
+        )
     return rows
 
 
@@ -237,8 +251,7 @@ def _differences(
     """Return a row for each other variant with its differences to the baseline; costs of the target are cut at `horizons`."""
     differences: dict[str, dict[str, PairedDifference]] = {variant: {} for variant in sweep.labels if variant != sweep.baseline}
     for name in rows[0].values:
-        paired = paired_differences(table, sweep.baseline, name, horizon=horizons.get(name), confidence=confidence)
-        for difference in paired:
+        for difference in paired_differences(table, sweep.baseline, name, horizon=horizons.get(name), confidence=confidence):
             differences[difference.variant][name] = difference
     oracles = {row.variant: row.oracle for row in rows}
     difference_rows = []
@@ -329,21 +342,22 @@ _FLAT = tuple(
 def _flat_rows(rows: Sequence[ComparisonRow], differences: Sequence[DifferenceRow]) -> list[dict[str, Any]]:
     """Return a dictionary for each variant: its cells by the column names of `write_comparison`, horizons apart."""
     difference_of = {row.variant: row for row in differences}
-    lines = []
+    flat = []
     for row in rows:
-        line: dict[str, Any] = {name: getattr(row, name) for name in ("variant", "label", "seeds")}
-        line |= {column: row.reached[name] for name, column in _REACHED.items()}
-        line["oracle"] = row.oracle or None
+        cells: dict[str, Any] = {"variant": row.variant, "label": row.label, "seeds": row.seeds}
+        cells |= {column: row.reached[name] for name, column in _REACHED.items()}
+        cells["oracle"] = row.oracle or None
         for name, interval in row.values.items():
-            groups = {"": interval}
+            intervals = {"": interval}
+            # The baseline has no differences.
             if row.variant in difference_of and (name != "aoi_regret" or difference_of[row.variant].same_oracle):
-                groups["_difference"] = difference_of[row.variant][name].difference
-            for group, columns in groups.items():
-                for field, value in asdict(columns).items():
+                intervals["_difference"] = difference_of[row.variant][name].difference
+            for group, shown in intervals.items():
+                for field, value in asdict(shown).items():
                     # A figure that does not exist is an empty cell, not a NaN.
-                    line[f"{name}{group}_{field}"] = None if isinstance(value, float) and math.isnan(value) else value
-        lines.append(line)
-    return lines
+                    cells[f"{name}{group}_{field}"] = None if isinstance(value, float) and math.isnan(value) else value
+        flat.append(cells)
+    return flat
 
 
 def metric_by_seed(comparison: Comparison, variants: Sequence[str], name: str) -> FloatArray:
@@ -353,6 +367,7 @@ def metric_by_seed(comparison: Comparison, variants: Sequence[str], name: str) -
     """
     runs = comparison.runs
     column_of = {variant: column for column, variant in enumerate(variants)}
+    # Seeds in the order of the runs.
     row_of = {seed: row for row, seed in enumerate(dict.fromkeys(runs["seed"].tolist()))}
     values: FloatArray = np.full((len(row_of), len(column_of)), np.nan)
     for variant, seed, value in zip(runs["variant"].tolist(), runs["seed"].tolist(), runs[name].tolist(), strict=True):

@@ -248,12 +248,19 @@ def metric(name: str) -> Metric:
         if name.endswith(ending):
             unit = unit_of_ending
     if name in _CUMULATIVE:
-        title, value, compute = "last", "its last value", definitions.last_of(name)
+        statistic, words, compute = "last", "its last value", definitions.last_of(name)
     else:
-        title, value = "mean of rounds", "mean over the rounds in which it was measured"
+        statistic, words = "mean of rounds", "mean over the rounds in which it was measured"
         compute = definitions.mean_of(name)
-    meaning = f"Column `{name}` of `rounds.parquet`: {value}."
-    return Metric(name, f"{name}, {title}", unit, better="neither", meaning=meaning, compute=compute, kind="column")
+    return Metric(
+        name=name,
+        title=f"{name}, {statistic}",
+        unit=unit,
+        better="neither",
+        meaning=f"Column `{name}` of `rounds.parquet`: {words}.",
+        compute=compute,
+        kind="column",
+    )
 
 
 def metric_names() -> tuple[str, ...]:

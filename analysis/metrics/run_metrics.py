@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,10 +29,14 @@ def paired_difference(run: Run, other: Run, name: str, settings: Settings) -> fl
     extent = common_extent([run, other])
     cost = metric(name).cost
     within_both = replace(settings, until=extent)
-    first, second = (metric_values(measured, [name], within_both)[name] for measured in (run, other))
-    if cost is not None:
-        first, second = (min(value, extent.amount(cost)) if not math.isnan(value) else value for value in (first, second))
-    return first - second if math.isfinite(first) and math.isfinite(second) else math.nan
+    values = []
+    for measured in (run, other):
+        value = metric_values(measured, [name], within_both)[name]
+        # min() of a NaN and a number depends on their order.
+        if cost is not None and not math.isnan(value):
+            value = min(value, extent.amount(cost))
+        values.append(value)
+    return values[0] - values[1] if all(map(math.isfinite, values)) else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,9 @@ class RunMetrics:
 
 def aoi_regret(rounds: pd.DataFrame) -> Curve:
     """Return the curve of AoI regret over rounds, the running sum of ages minus the oracle's (Li et al., eq. 14)."""
-    values = (rounds["sum_age"] - rounds["oracle_sum_age"]).to_numpy(dtype=np.float64, na_value=math.nan)
-    measured = ~np.isnan(values)
-    return rounds["round"].to_numpy(dtype=np.float64)[measured], np.cumsum(values[measured])
+    regrets = (rounds["sum_age"] - rounds["oracle_sum_age"]).to_numpy(dtype=np.float64, na_value=math.nan)
+    measured = ~np.isnan(regrets)
+    return rounds["round"].to_numpy(dtype=np.float64)[measured], np.cumsum(regrets[measured])
 
 
 def oracle_name(run: Run) -> str:
@@ -76,16 +80,16 @@ def delivery_shares(run: Run) -> FloatArray:
 
 def run_metrics(run: Run, names: Iterable[str] | None = None, settings: Settings = DEFAULT) -> RunMetrics:
     """Return metrics of one run, measured as `settings` say; `names` None: all of `METRICS`. ValueError: unknown name."""
-    rounds = run.columns(["round", "end_s"])
-    count = rounds["round"].size
+    end_s = run.columns(["end_s"])["end_s"]
+    names = METRICS if names is None else names
     return RunMetrics(
         variant=run.variant,
         label=run.label,
         seed=run.seed,
-        rounds=count,
-        simulated_s=float(rounds["end_s"][-1]) if count else 0.0,
+        rounds=end_s.size,
+        simulated_s=float(end_s[-1]) if end_s.size else 0.0,
         oracle=oracle_name(run),
-        values=metric_values(run, METRICS if names is None else names, settings),
+        values=metric_values(run, names, settings),
     )
 
 
@@ -94,7 +98,10 @@ def metrics_table(runs: Iterable[Run], names: Sequence[str] | None = None, setti
     import pandas as pd
 
     requested = list(METRICS if names is None else names)
-    measured = [run_metrics(run, requested, settings) for run in runs]
-    facts = ("variant", "label", "seed", "rounds", "simulated_s", "oracle")
-    table = {name: [getattr(row, name) for row in measured] for name in facts}
-    return pd.DataFrame(table | {name: [row[name] for row in measured] for name in requested})
+    rows = [run_metrics(run, requested, settings) for run in runs]
+    columns: dict[str, list[Any]] = {}
+    for field in ("variant", "label", "seed", "rounds", "simulated_s", "oracle"):
+        columns[field] = [getattr(row, field) for row in rows]
+    for name in requested:
+        columns[name] = [row[name] for row in rows]
+    return pd.DataFrame(columns)

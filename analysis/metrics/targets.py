@@ -14,6 +14,7 @@ may also be what was spent by then, bytes sent or joules drawn; the horizon is t
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -64,15 +65,19 @@ def run_extent(run: Run) -> Extent:
 
     A run that a time limit ended lasts past the close of its last round, up to `simulated_s` of the summary.
     """
-    columns = run.columns([name for names in COST_COLUMNS.values() for name in names])
+    simulated_s = float(run.summary.get("simulated_s") or 0.0)
+    columns = run.columns([*itertools.chain(*COST_COLUMNS.values())])
     if not columns["end_s"].size:
-        return Extent(float(run.summary.get("simulated_s") or 0.0), 0, 0.0)
-    last = {cost: float(running_cost(cost, [columns[name] for name in names])[-1]) for cost, names in COST_COLUMNS.items()}
+        return Extent(time_s=simulated_s, rounds=0, sent_bytes=0.0)
+    totals: dict[Cost, float] = {}
+    for cost, names in COST_COLUMNS.items():
+        totals[cost] = float(running_cost(cost, [columns[name] for name in names])[-1])
     return Extent(
-        max(last["seconds"], float(run.summary.get("simulated_s") or 0.0)),
-        columns["end_s"].size,
-        math.inf if math.isnan(last["bytes"]) else last["bytes"],
-        math.inf if math.isnan(last["joules"]) else last["joules"],
+        time_s=max(totals["seconds"], simulated_s),
+        rounds=columns["end_s"].size,
+        # A cost that the run does not count is NaN, and limits nothing.
+        sent_bytes=math.inf if math.isnan(totals["bytes"]) else totals["bytes"],
+        drawn_j=math.inf if math.isnan(totals["joules"]) else totals["joules"],
     )
 
 
@@ -103,10 +108,10 @@ def least_extent(extents: Iterable[Extent]) -> Extent:
     if not extents:
         return UNLIMITED
     return Extent(
-        min(extent.time_s for extent in extents),
-        min(extent.rounds for extent in extents),
-        min(extent.sent_bytes for extent in extents),
-        min(extent.drawn_j for extent in extents),
+        time_s=min(extent.time_s for extent in extents),
+        rounds=min(extent.rounds for extent in extents),
+        sent_bytes=min(extent.sent_bytes for extent in extents),
+        drawn_j=min(extent.drawn_j for extent in extents),
     )
 
 
@@ -121,10 +126,11 @@ def trailing_mean(times_s: ArrayLike, values: ArrayLike, smoothing_s: float) -> 
     times, array = np.asarray(times_s, np.float64), np.asarray(values, np.float64)
     if smoothing_s == 0.0 or not array.size:
         return array
-    # A window holds at least its own value, also where times are so large that t - smoothing_s rounds to t.
-    first = np.minimum(np.searchsorted(times, times - smoothing_s, side="right"), np.arange(times.size))
+    # Index of the first value of each window. The window of value i holds at least value i, also where times are so large that
+    # t - smoothing_s rounds to t.
+    starts = np.minimum(np.searchsorted(times, times - smoothing_s, side="right"), np.arange(times.size))
     # Each window is summed by itself: differences of one running sum have rounding errors, and could miss a target by them.
-    return np.array([array[start : last + 1].mean() for last, start in enumerate(first.tolist())])
+    return np.array([array[start : i + 1].mean() for i, start in enumerate(starts.tolist())])
 
 
 def smooth_accuracy(costs: FloatArray, times_s: FloatArray, accuracy: FloatArray, smoothing_s: float) -> Curve:
@@ -155,14 +161,15 @@ def final_accuracy(rounds: Rounds, *, last: int = 1, until: Extent = UNLIMITED) 
     """
     end_s, accuracy = (np.asarray(rounds[name], np.float64) for name in ("end_s", "accuracy"))
     within = (end_s <= until.time_s) & (np.nan_to_num(_running_cost_of(rounds, "bytes")) <= until.sent_bytes)
-    evaluated = accuracy[within & ~np.isnan(accuracy + end_s)]
-    return float(evaluated[-last:].mean()) if evaluated.size else math.nan
+    evaluations = accuracy[within & ~np.isnan(accuracy + end_s)]
+    return float(evaluations[-last:].mean()) if evaluations.size else math.nan
 
 
 def first_reached(curve: Curve, target: float) -> float:
     """Return the first abscissa at which a curve is at least `target`; inf if it never is."""
-    reached = np.flatnonzero(curve[1] >= target)
-    return float(curve[0][reached[0]]) if reached.size else math.inf
+    abscissae, values = curve
+    reached = np.flatnonzero(values >= target)
+    return float(abscissae[reached[0]]) if reached.size else math.inf
 
 
 def cost_to_accuracy(rounds: Rounds, target: float, cost: Cost, *, smoothing_s: float = 0.0) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ from analysis.figures.style import ShownFigure, drawable_text, finish_figure, li
 from analysis.figures.theme import AXIS
 from analysis.metrics.facts import Facts
 from analysis.results.groups import Groups
+from analysis.statistics.arrays import FloatArray
 from analysis.statistics.intervals import mean_interval
 
 
@@ -24,11 +26,16 @@ def selections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
     None without records of clients, and where all clients of a run were selected equally often. Few clients are shown by their
     numbers, many from the one selected most often to the one selected least often.
     """
-    counts = {label: [Facts(run).attempts_begun for run in runs] for label, runs in groups.items()}
-    if all(np.ptp(count) == 0.0 for run_counts in counts.values() for count in run_counts if count.size):
+    # Per run: the selections of each client, (K,), and the counts of each group of clients.
+    counts: dict[str, list[FloatArray]] = {}
+    by_group: dict[str, list[dict[str, dict[str, int]]]] = {}
+    for label, runs in groups.items():
+        counts[label] = [Facts(run).attempts_begun for run in runs]
+        by_group[label] = [run.summary.get("groups") or {} for run in runs]
+    if all(np.ptp(selections) == 0.0 for selections in itertools.chain(*counts.values()) if selections.size):
         return None
-    by_group = {label: [run.summary.get("groups") or {} for run in runs] for label, runs in groups.items()}
-    names = list(dict.fromkeys(name for runs in by_group.values() for run_groups in runs for name in run_groups))
+    # Groups of clients in the order in which the runs name them.
+    names = list(dict.fromkeys(itertools.chain(*itertools.chain(*by_group.values()))))
 
     with look.apply():
         widths = (min(1.2, 0.3 * len(names)), 2.0) if names else (1.0,)
@@ -44,24 +51,28 @@ def selections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
 def _group_bars(axes: Axes, by_group: Mapping[str, Sequence[Mapping[str, Mapping[str, int]]]], names: Sequence[str]) -> None:
     """Draw the mean attempts of a client of each group, a bar for each variant with its interval over seeds.
 
-    `by_group`: label of a variant to the counts of each run: group, then "selected" or "clients". `names`: the groups.
+    `by_group`: label of a variant to the counts of each run: group, then "selected" or "clients". `names`: the groups. A run
+    without a group adds nothing to the mean of that group.
     """
     width = 0.8 / len(by_group)
     for index, runs in enumerate(by_group.values()):
-        style = line_style(index)
-        values = [
-            mean_interval([counts[name]["selected"] / max(1, counts[name]["clients"]) for counts in runs if name in counts])
-            for name in names
-        ]
+        intervals = []
+        for name in names:
+            counts_of_runs = [counts[name] for counts in runs if name in counts]
+            per_client = [counts["selected"] / max(1, counts["clients"]) for counts in counts_of_runs]
+            intervals.append(mean_interval(per_client))
+        # The bars of the variants stand side by side, centred on the tick of their group.
         positions = np.arange(len(names)) + (index - (len(by_group) - 1) / 2) * width
-        means = np.array([value.mean for value in values])
-        halves = np.nan_to_num([value.half_width for value in values])
+        means = np.array([interval.mean for interval in intervals])
+        half_widths = np.nan_to_num([interval.half_width for interval in intervals])
         # Counts are not negative: bars of intervals end at 0.
-        reach = (np.nan_to_num(np.minimum(halves, means)), halves)
-        axes.bar(positions, means, width * 0.92, color=style["color"], yerr=reach, ecolor=AXIS, capsize=2.0)
-    few = len(names) < 4
+        below_and_above = (np.nan_to_num(np.minimum(half_widths, means)), half_widths)
+        colour = line_style(index)["color"]
+        axes.bar(positions, means, width * 0.92, color=colour, yerr=below_and_above, ecolor=AXIS, capsize=2.0)
     texts = list(map(drawable_text, names))
-    axes.set_xticks(range(len(names)), texts, rotation=0 if few else 30, ha="center" if few else "right")
+    # More names than three do not fit side by side.
+    rotation, align = (0, "center") if len(names) < 4 else (30, "right")
+    axes.set_xticks(range(len(names)), texts, rotation=rotation, ha=align)
     axes.set(xlabel="group", ylabel="times, mean of a group's clients")
     axes.grid(visible=True, axis="y")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -24,16 +25,19 @@ def leak_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
     unprotected = []
     along = abscissa(groups, over)
 
-    def curve(run: Run) -> Curve:
-        """Return the largest leak of each round; empty, with the label added to `unprotected`, if it is not finite."""
-        number, leak, delivered = round_columns(run, along.column, "max_leak", "delivered")
-        if not leak.size or not np.isfinite(leak).all() or leak.max() <= 0.0:
-            if leak.size and delivered.sum() > 0:
-                unprotected.append(run.label)
-            return np.empty(0), np.empty(0)
-        return number, leak
+    def leak_curve(run: Run) -> Curve:
+        """Return the largest leak of each round. Without a finite leak: empty, and the label is added to `unprotected`.
 
-    curves = curves_of(groups, curve)
+        The label is not added if the run delivered nothing: then it gave nothing away.
+        """
+        x, leak, delivered = round_columns(run, along.column, "max_leak", "delivered")
+        if leak.size and np.isfinite(leak).all() and leak.max() > 0.0:
+            return x, leak
+        if leak.size and delivered.sum() > 0:
+            unprotected.append(run.label)
+        return np.empty(0), np.empty(0)
+
+    curves = curves_of(groups, leak_curve)
     if not any(curves.values()):
         return None
     with look.apply():
@@ -42,11 +46,10 @@ def leak_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         axes.set_ylim(bottom=0.0)
         axes.set_ylabel("largest leak over clients (ε)")
         along.label(axes)
-        names = ", ".join(dict.fromkeys(unprotected))
         note = curve_note(curves, "composed over a client's participations")
-        finish_figure(
-            figure, "Privacy leak", note + (f"; without protection, not drawn: {names}" if names else ""), lines, look=look
-        )
+        if unprotected:
+            note += f"; without protection, not drawn: {', '.join(dict.fromkeys(unprotected))}"
+        finish_figure(figure, "Privacy leak", note, lines, look=look)
     return figure
 
 
@@ -73,21 +76,28 @@ def client_leaks_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | 
 
     A line shows the budget where all variants have the same. The note names variants that sent updates without protection.
     """
-    leaks_by_label = {label: [client_leaks(run) for run in runs] for label, runs in groups.items()}
-    bare = [label for label, several in leaks_by_label.items() if any(np.isinf(leaks).any() for leaks in several)]
-    values = {label: [] if label in bare else several for label, several in leaks_by_label.items()}
-    if not any(leaks.size for several in values.values() for leaks in several):
+    unprotected = []
+    # Leaks (K,) of each run of a variant; none of a variant without protection.
+    drawable: dict[str, list[FloatArray]] = {}
+    for label, runs in groups.items():
+        leaks_of_runs = [client_leaks(run) for run in runs]
+        if any(np.isinf(leaks).any() for leaks in leaks_of_runs):
+            unprotected.append(label)
+            leaks_of_runs = []
+        drawable[label] = leaks_of_runs
+    if not any(leaks.size for leaks in itertools.chain(*drawable.values())):
         return None
     with look.apply():
         figure, (axes,) = new_figure(look=look)
-        lines, curves = client_lines(axes, values, "composed leak of a client (ε)", "largest leak")
+        lines, curves = client_lines(axes, drawable, "composed leak of a client (ε)", "largest leak")
         budgets = {_budget(run) for label, runs in groups.items() if curves[label] for run in runs}
         if len(budgets) == 1 and None not in budgets:
             (budget,) = budgets
             lines.append((axes.axhline(budget, color=FAINT, linewidth=1.2, zorder=1), f"budget: {budget:g}"))
             axes.set_ylim(top=max(axes.get_ylim()[1], 1.05 * budget))
         note = curve_note(curves, "composed over a client's participations, after the last close, too")
-        note += f"; without protection, not drawn: {', '.join(bare)}" if bare else ""
+        if unprotected:
+            note += f"; without protection, not drawn: {', '.join(unprotected)}"
         finish_figure(figure, "Privacy leak of each client", note, lines, look=look)
     return figure
 

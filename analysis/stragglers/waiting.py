@@ -45,30 +45,31 @@ def attempts_at_close(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int
     - stretch_s: length of that stretch
     - by_count: True if deliveries closed the round
     """
-    attempts = clients[["round", "client", "outcome", "selected_s", "outcome_s"]].merge(
-        rounds[["round", "end_s", *(["close_rule"] if _states_rules(rounds) else [])]], on="round"
-    )
+    columns = ["round", "end_s", "close_rule"] if _states_rules(rounds) else ["round", "end_s"]
+    attempts = clients[["round", "client", "outcome", "selected_s", "outcome_s"]].merge(rounds[columns], on="round")
     # The wait counts from the selection: a policy may have sent probes before.
     attempts["start_s"] = attempts["selected_s"]
     missed = _missed_close(attempts)
     attempts["missed"] = missed
-    attempts["held_s"] = (
-        attempts["end_s"].where(missed, attempts["outcome_s"]).clip(upper=attempts["end_s"]) - attempts["start_s"]
-    )
+    ended_s = attempts["end_s"].where(missed, attempts["outcome_s"]).clip(upper=attempts["end_s"])
+    attempts["held_s"] = ended_s - attempts["start_s"]
     attempts["latency_s"] = attempts["end_s"] - attempts["start_s"]
 
     delivered = (attempts["outcome"].astype(str) == "delivered") & ~missed
     if "close_rule" in attempts:
         by_count = (attempts["close_rule"].astype(object) == "deliveries").fillna(False).astype(bool)
     else:
-        by_count = delivered.groupby(attempts["round"]).transform("sum") >= (math.inf if first is None else first)
+        closing_count = math.inf if first is None else first
+        by_count = delivered.groupby(attempts["round"]).transform("sum") >= closing_count
     at_close = attempts["held_s"] == attempts["latency_s"]
-    due = at_close & (delivered | ~by_count)
-    # The stretch begins at the last end before the close; at the last delivery, if deliveries close the round.
-    before = attempts["held_s"].where(~at_close & (delivered | ~by_count), 0.0)
+    # Only deliveries count in a round that deliveries close; in others each end does.
+    counts = delivered | ~by_count
+    due = at_close & counts
+    # The stretch begins at the last end that counts before the close.
+    earlier_end_s = attempts["held_s"].where(~at_close & counts, 0.0)
     attempts["due"], attempts["by_count"] = due, by_count
     attempts["alone"] = due & (due.groupby(attempts["round"]).transform("sum") == 1)
-    attempts["stretch_s"] = attempts["latency_s"] - before.groupby(attempts["round"]).transform("max")
+    attempts["stretch_s"] = attempts["latency_s"] - earlier_end_s.groupby(attempts["round"]).transform("max")
     return attempts
 
 
@@ -91,8 +92,10 @@ def straggler_study(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int |
 
     attempts = attempts_at_close(rounds, clients, first=first)
     alone, stretch_s = attempts["alone"], attempts["stretch_s"]
-    opened = ~attempts["round"].duplicated()
-    waited_s = float(attempts.loc[opened, "latency_s"].sum())
+    # The first attempt of each round stands for the round: latency and last stretch are the same in all its rows.
+    one_a_round = ~attempts["round"].duplicated()
+    waited_s = float(attempts.loc[one_a_round, "latency_s"].sum())
+    stretches_s = float(stretch_s[one_a_round].sum())
     alone_s = float(stretch_s[alone].sum())
     idle_s = float((attempts["latency_s"] - attempts["held_s"]).sum())
     in_rounds_s = float(attempts["latency_s"].sum())
@@ -111,7 +114,7 @@ def straggler_study(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int |
     return StragglerStudy(
         waited_s=waited_s,
         slowest_share=alone_s / waited_s if waited_s > 0.0 else math.nan,
-        together_share=(float(stretch_s[opened].sum()) - alone_s) / waited_s if waited_s > 0.0 else math.nan,
+        together_share=(stretches_s - alone_s) / waited_s if waited_s > 0.0 else math.nan,
         idle_share=idle_s / in_rounds_s if in_rounds_s > 0.0 else math.nan,
         per_client=per_client,
     )
@@ -132,6 +135,8 @@ def is_dropped(attempts: pd.DataFrame) -> pd.Series[bool]:
     """
     import pandas as pd
 
+    # Pairs of client and time: an attempt whose end is also a selection of its client was dropped for that selection.
     ends = pd.MultiIndex.from_frame(attempts[["client", "outcome_s"]])
     selections = pd.MultiIndex.from_frame(attempts[["client", "selected_s"]])
-    return (attempts["outcome"].astype(str) == "aborted") & ends.isin(selections)
+    was_aborted = attempts["outcome"].astype(str) == "aborted"
+    return was_aborted & ends.isin(selections)
