@@ -62,15 +62,19 @@ Maker = Callable[[Groups, FigureSettings], ShownFigure | None]
 
 
 def _accuracy_maker(cost: Literal["seconds", "bytes", "joules"]) -> Maker:
-    """Return the function that draws accuracy against a kind of cost."""
-    return lambda groups, options: accuracy_figure(
-        groups,
-        cost=cost,
-        target_accuracy=options.target_accuracy,
-        smoothing_s=options.smoothing_s or 0.0,
-        horizon=options.horizon_s if cost == "seconds" else None,
-        look=options.look,
-    )
+    """Return the function that draws accuracy against a kind of cost. Only time has a horizon that users may set."""
+
+    def draw_accuracy(groups: Groups, options: FigureSettings) -> ShownFigure | None:
+        return accuracy_figure(
+            groups,
+            cost=cost,
+            target_accuracy=options.target_accuracy,
+            smoothing_s=options.smoothing_s or 0.0,
+            horizon=options.horizon_s if cost == "seconds" else None,
+            look=options.look,
+        )
+
+    return draw_accuracy
 
 
 def _draw_target(groups: Groups, options: FigureSettings) -> ShownFigure | None:
@@ -195,7 +199,8 @@ def figure_of(source: Sweep | Run | Sequence[Run], figure: str | None, options: 
     options = _fill_from_sweep(source, options)
     groups = group_runs(source)
     warn_of_missing_letters((*groups, options.look.title or ""), options.look.font)
-    for name in _MAKERS if figure is None else [figure]:
+    candidates = _MAKERS if figure is None else [figure]
+    for name in candidates:
         drawing = _draw(name, groups, options)
         if drawing is not None:
             return drawing
@@ -203,7 +208,9 @@ def figure_of(source: Sweep | Run | Sequence[Run], figure: str | None, options: 
         raise ValueError("these runs have data for no figure: no round of theirs took time or was measured")
     others = [name for name in _MAKERS if _draw(name, groups, options) is not None]
     message = f"figure = {figure!r}: these runs have no data for it; they have for {', '.join(others) or 'none'}"
-    raise ValueError(message + (f"; {_REMEDIES[figure]}" if figure in _REMEDIES else ""))
+    if figure in _REMEDIES:
+        message += f"; {_REMEDIES[figure]}"
+    raise ValueError(message)
 
 
 def draw_all(
@@ -221,8 +228,10 @@ def save_all(
     source: Sweep | Run | Sequence[Run], out_dir: str | Path, options: FigureSettings, formats: Sequence[ImageFormat] = ("png",)
 ) -> list[Path]:
     """Draw every figure the runs have data for, save them in each of `formats`, and return the files in a fixed order."""
-    drawn = figures_of(source, options)
-    return [save_figure(figure, Path(out_dir) / f"{name}.{format}") for name, figure in drawn.items() for format in formats]
+    files = []
+    for name, figure in figures_of(source, options).items():
+        files += [save_figure(figure, Path(out_dir) / f"{name}.{format}") for format in formats]
+    return files
 
 
 def figures_of(source: Sweep | Run | Sequence[Run], options: FigureSettings) -> dict[str, ShownFigure]:
@@ -244,20 +253,23 @@ def _draw(name: str, groups: Groups, options: FigureSettings) -> ShownFigure | N
     if len(groups) > MOST_VARIANTS:
         indexes = set(np.linspace(0, len(groups) - 1, MOST_VARIANTS).round().astype(int).tolist())
         shown = {label: runs for index, (label, runs) in enumerate(groups.items()) if index in indexes}
-    drawn = _MAKERS[name][1](shown, options)
-    if drawn is not None and len(shown) < len(groups):
-        add_note(drawn, f"{len(shown)} of {len(groups)} variants, at equal steps through their list", look=options.look)
-    if drawn is not None and name in _IN_ROUNDS and len(round_meanings(shown)) > 1:
-        add_note(drawn, "servers with different rules of rounds: a round of one is not a round of another", look=options.look)
-    return drawn
+    _, draw_shown = _MAKERS[name]
+    figure = draw_shown(shown, options)
+    if figure is None:
+        return None
+    if len(shown) < len(groups):
+        add_note(figure, f"{len(shown)} of {len(groups)} variants, at equal steps through their list", look=options.look)
+    if name in _IN_ROUNDS and len(round_meanings(shown)) > 1:
+        add_note(figure, "servers with different rules of rounds: a round of one is not a round of another", look=options.look)
+    return figure
 
 
 def _fill_from_sweep(source: Sweep | Run | Sequence[Run], options: FigureSettings) -> FigureSettings:
     """Return the options, with target and smoothing of the sweep if they are not set."""
     if not isinstance(source, Sweep):
         return options
-    return replace(
-        options,
-        target_accuracy=source.target_accuracy if options.target_accuracy is None else options.target_accuracy,
-        smoothing_s=source.smoothing_s if options.smoothing_s is None else options.smoothing_s,
-    )
+    if options.target_accuracy is None:
+        options = replace(options, target_accuracy=source.target_accuracy)
+    if options.smoothing_s is None:
+        options = replace(options, smoothing_s=source.smoothing_s)
+    return options

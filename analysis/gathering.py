@@ -98,7 +98,9 @@ class _RunVariants:
         if known is not None:
             return known
         label = folder.resolve().name
-        variant = _RunVariant(scenario, str(folder), os.path.normpath(folder) if label in self.taken_labels else label)
+        if label in self.taken_labels:
+            label = os.path.normpath(folder)
+        variant = _RunVariant(scenario, name=str(folder), label=label)
         self._variants.append(variant)
         self.taken_labels.add(variant.label)
         return variant
@@ -130,18 +132,19 @@ def different_world(first: dict[str, Any], second: dict[str, Any]) -> WorldDiffe
 
 def _flat_values(scenario: dict[str, Any], path: str) -> dict[str, Any]:
     """Return the values below `path`, by dotted key; empty tables and lists count as absent."""
-    value: Any = scenario
+    start: Any = scenario
     for name in path.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
-    keys: dict[str, Any] = {}
-    open_tables = [(path, value)]
-    while open_tables:
-        key, inner = open_tables.pop()
-        if isinstance(inner, dict):
-            open_tables += [(f"{key}.{name}", inner_value) for name, inner_value in reversed(inner.items())]
-        elif inner not in (None, []):
-            keys[key] = inner
-    return keys
+        start = start.get(name) if isinstance(start, dict) else None
+    values: dict[str, Any] = {}
+    # A stack of keys to visit. Tables push their keys in reverse, so that these are visited in the order of the scenario.
+    pending = [(path, start)]
+    while pending:
+        key, value = pending.pop()
+        if isinstance(value, dict):
+            pending += [(f"{key}.{name}", inner) for name, inner in reversed(value.items())]
+        elif value not in (None, []):
+            values[key] = value
+    return values
 
 
 def _check_runs(entries: Sequence[SweepEntry]) -> None:
@@ -161,16 +164,16 @@ def _check_worlds(folders: Sequence[Path], entries: Sequence[SweepEntry]) -> Non
     for entry in entries:
         first_paths.setdefault(entry.variant, entry.path)
     paths = list(first_paths.values())
-    # A sweep states what it varies: any of its own worlds is allowed.
-    known = [Run(path).scenario for path in paths if path.is_relative_to(folders[0])]
+    # A sweep states what it varies: any world of the first folder is allowed.
+    allowed = [Run(path).scenario for path in paths if path.is_relative_to(folders[0])]
     for path in paths:
-        differences = [different_world(Run(path).scenario, scenario) for scenario in known]
+        differences = [different_world(Run(path).scenario, scenario) for scenario in allowed]
         if None in differences:
             continue
-        key, own_value, other_value = next(difference for difference in differences if difference is not None)
+        shown = next(difference for difference in differences if difference is not None)
         raise ValueError(
-            f"{path}: {key} = {own_value!r}, but {paths[0]} has {other_value!r}: differences at equal seeds mean nothing between "
-            "different tasks. Compare runs that share clients, data, partition and network, or make both variants of one "
+            f"{path}: {shown.key} = {shown.first!r}, but {paths[0]} has {shown.second!r}: differences at equal seeds mean nothing "
+            "between different tasks. Compare runs that share clients, data, partition and network, or make both variants of one "
             "sweep, which sets them side by side knowingly"
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -57,27 +59,29 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
     One scale of colours holds for all panels. None if no run has records of clients and more than one round. `over`: the axis
     that the user chose, or None.
     """
+    # Ages (rounds, K) of each variant drawn, and the edges of its rounds on the axis.
     maps: dict[str, tuple[FloatArray, FloatArray]] = {}
     seeds: dict[int, None] = {}  # of the runs drawn, in their order
-    along = abscissa(groups, over)  # along the horizontal axis
+    along = abscissa(groups, over)
     for label, runs in groups.items():
         if len(maps) == MOST_PANELS or not runs:
             continue
-        age_map = ages(runs[0])
-        edges = round_edges(runs[0], along)
+        first_run = runs[0]
+        age = ages(first_run)
+        edges = round_edges(first_run, along)
         # Over seconds, a run whose rounds take no time has no width.
-        if age_map.shape[0] > 1 and age_map.shape[1] > 1 and edges[-1] > edges[0]:
-            maps[label] = (age_map, edges)
-            seeds[runs[0].seed] = None
+        if age.shape[0] > 1 and age.shape[1] > 1 and edges[-1] > edges[0]:
+            maps[label] = (age, edges)
+            seeds[first_run.seed] = None
     if not maps:
         return None
     # A few extreme ages must not use up the colours of the scale.
     highest = max(float(np.quantile(age, 0.995)) for age, _ in maps.values())
     columns = min(2, len(maps))
-    rows = -(-len(maps) // columns)
+    rows = math.ceil(len(maps) / columns)
     with look.apply():
-        size = (7.2, 1.4 + 2.3 * rows if columns > 1 else 3.6)
-        figure, panels = new_figure((1.0,) * columns, rows=rows, size_in=size, share_y=False, look=look)
+        height_in = 1.4 + 2.3 * rows if columns > 1 else 3.6
+        figure, panels = new_figure((1.0,) * columns, rows=rows, size_in=(7.2, height_in), share_y=False, look=look)
         # Characters in a row of a panel's title: panels take about 3/4 of the width, the rest is for labels beside them; a
         # character is about 0.56 times as wide as the font is high, and an inch has 72 points.
         title_length = max(12, int(0.75 * figure.get_figwidth() / columns * 72.0 / (0.56 * look.font_size)))
@@ -112,14 +116,14 @@ def aoi_regret_figure(
     """
     along = abscissa(groups, "rounds" if bounds else over)
 
-    def curve(run: Run) -> Curve:
+    def regret_curve(run: Run) -> Curve:
         """Return the running sum of the AoI regret, over the rounds that measured it."""
         x, sum_age, oracle_sum_age = round_columns(run, along.column, "sum_age", "oracle_sum_age")
         regret = sum_age - oracle_sum_age
         measured = ~np.isnan(regret)
         return thin_curve((x[measured], np.cumsum(regret[measured])))
 
-    curves = curves_of(groups, curve)
+    curves = curves_of(groups, regret_curve)
     if not any(curves.values()):
         return None
     with look.apply():
@@ -169,7 +173,7 @@ def aoi_variance_figure(
         """Return the moving mean of the variances of `run`, and add its width to `widths_used`."""
         x, variance = round_columns(run, along.column, "age_variance")
         measured = ~np.isnan(variance)
-        width = window or max(1, int(measured.sum()) // 50)
+        width = max(1, int(measured.sum()) // 50) if window is None else window
         if measured.any():
             widths_used.add(width)
         return thin_curve((x[measured], moving_mean(variance[measured], width)))
@@ -180,13 +184,13 @@ def aoi_variance_figure(
         measured = ~np.isnan(variance)
         return thin_curve((x[measured], np.cumsum(variance[measured])))
 
-    over_rounds = curves_of(groups, smoothed_variance)
-    if not any(over_rounds.values()):
+    smoothed = curves_of(groups, smoothed_variance)
+    if not any(smoothed.values()):
         return None
     cumulated = curves_of(groups, cumulated_variance)
     with look.apply():
         figure, (left, right) = new_figure((1.0, 1.0), share_y=False, look=look)
-        lines = draw_lines(left, over_rounds, along.grid(over_rounds))
+        lines = draw_lines(left, smoothed, along.grid(smoothed))
         draw_lines(right, cumulated, along.grid(cumulated))
         # Logarithmic: ages enter with their squares, so that rounds differ by orders of magnitude.
         heights = [np.asarray(line.get_ydata()) for line, _ in lines]
@@ -199,7 +203,7 @@ def aoi_variance_figure(
             along.label(axes)
             axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=along.over == "rounds"))
         widths = " to ".join(str(width) for width in sorted({min(widths_used), max(widths_used)}))
-        note = curve_note(over_rounds, f"sum over clients of (age - mean age)²; left: moving mean of {widths} rounds")
+        note = curve_note(smoothed, f"sum over clients of (age - mean age)²; left: moving mean of {widths} rounds")
         finish_figure(figure, "Variance of the age of information", note, lines, look=look)
     return figure
 
@@ -207,17 +211,18 @@ def aoi_variance_figure(
 def deliveries_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
     """Draw the share of rounds in which each client's update was delivered; None without the asynchronous server's counts."""
 
-    def curve(run: Run) -> Curve:
+    def share_by_client(run: Run) -> Curve:
         """Return the share of rounds with a delivery, by client."""
         share = delivery_shares(run)
         return np.arange(share.size, dtype=np.float64), share
 
-    curves = curves_of(groups, curve)
+    curves = curves_of(groups, share_by_client)
     if not any(curves.values()):
         return None
     with look.apply():
         figure, (axes,) = new_figure(look=look)
-        lines = draw_lines(axes, curves, np.arange(max(x.size for group in curves.values() for x, _ in group), dtype=np.float64))
+        most_clients = max(clients.size for clients, _ in itertools.chain(*curves.values()))
+        lines = draw_lines(axes, curves, np.arange(most_clients, dtype=np.float64))
         for line, _ in lines:
             line.set(marker="o", markersize=4.5)
         axes.set_ylim(bottom=0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,8 @@ def regret_around_changes(run: Run, *, window: int = WINDOW, unit: Unit = "round
     """
     regret = regret_of_rounds(run)
     firsts = [first for first in true_changes(run) if first < len(regret)]
-    if not firsts or np.isnan(regret).any() or (unit == "seconds" and not run.rounds["end_s"].any()):
+    takes_no_time = not run.rounds["end_s"].any()
+    if not firsts or np.isnan(regret).any() or (unit == "seconds" and takes_no_time):
         return np.zeros(0), np.zeros(0)
     starts_s, ends_s = (run.rounds[name].to_numpy(np.float64) for name in ("start_s", "end_s"))
     rate = moving_mean(regret, window)
@@ -59,7 +61,8 @@ def regret_around_changes(run: Run, *, window: int = WINDOW, unit: Unit = "round
     edges = np.concatenate([[starts[0]], changes, [positions[-1]]])
     reach = float(np.diff(edges).min()) / 2.0
     grid = np.linspace(-reach, reach, 241)
-    return grid, np.mean([np.interp(change + grid, positions, rate) for change in changes], axis=0)
+    rates = [np.interp(change + grid, positions, rate) for change in changes]
+    return grid, np.mean(rates, axis=0)
 
 
 def regret_around_changes_figure(
@@ -73,7 +76,8 @@ def regret_around_changes_figure(
     curves = curves_of(groups, lambda run: regret_around_changes(run, window=window, unit=unit))
     if not any(curves.values()):
         return None
-    reach = min(float(curve[0][-1]) for group in curves.values() for curve in group)
+    # Variants may reach less far than others: the axis shows what all have.
+    reach = min(float(x[-1]) for x, _ in itertools.chain(*curves.values()))
     with look.apply():
         figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, np.linspace(-reach, reach, 241))
@@ -81,7 +85,8 @@ def regret_around_changes_figure(
         per = "round" if unit == "rounds" else "s"
         axes.set(xlabel=f"{unit} since the change", ylabel=f"regret per {per}")
         note = curve_note(curves, f"moving mean of {window} rounds, over the changes of a run")
-        finish_figure(figure, "Regret around changes", note, [*lines, (Line2D([], [], color=FAINT, lw=1.2), "change")], look=look)
+        legend = [*lines, (Line2D([], [], color=FAINT, lw=1.2), "change")]
+        finish_figure(figure, "Regret around changes", note, legend, look=look)
     return figure
 
 
@@ -94,7 +99,7 @@ def shares_figure(
     left out. None without changes.
     """
     window, unit = window or WINDOW, abscissa(groups, over).over
-    if not any(true_changes(run) for runs in groups.values() for run in runs):
+    if not any(map(true_changes, itertools.chain(*groups.values()))):
         return None
     frames: Mapping[str, pd.DataFrame] = {label: change_tables(runs, window=window) for label, runs in groups.items()}
     watching = {label for label, runs in groups.items() if any(map(detects, runs))}
@@ -142,14 +147,16 @@ def course_figure(
     window, along = window or WINDOW, abscissa({run.label: [run]}, over)
     columns = run.columns(["round", "start_s", "end_s"])
     # A rate stands at the end of its round, as in `regret_around_changes`; a change acts at the start of its first round.
-    position, starts = columns[along.column], columns["round" if along.over == "rounds" else "start_s"]
+    position = columns[along.column]
+    starts = columns["round"] if along.over == "rounds" else columns["start_s"]
     with look.apply():
         figure, (axes,) = new_figure(look=look)
         (line,) = axes.plot(position, moving_mean(regret, window), **line_style(0))
         lines: list[tuple[Artist, str]] = [(line, f"regret, moving mean of {window} rounds")]
         for first in changes:
             axes.axvline(starts[first - 1], color=FAINT, linewidth=1.2, zorder=1)
-        lines += [(Line2D([], [], color=FAINT, lw=1.2), "change")] if changes else []
+        if changes:
+            lines.append((Line2D([], [], color=FAINT, lw=1.2), "change"))
         lines += _mark_declarations(axes, run, changes, position)
         # On an axis of rounds, a round reaches half way to its neighbours.
         low, high, margin = ("start_s", "end_s", 0.0) if along.over == "seconds" else ("first_round", "last_round", 0.5)
@@ -174,9 +181,9 @@ def _mark_declarations(axes: Axes, run: Run, changes: Sequence[int], position: F
     causes = run_detections(run, changes).causes
     lines: list[tuple[Artist, str]] = []
     for cause, marker in (("change", "o"), ("jamming", "s"), ("false alarm", "X")):
-        declared = rounds[[each_cause == cause for each_cause in causes]]
-        if len(declared):
-            heights = np.zeros(len(declared))
-            axes.plot(position[declared - 1], heights, marker, color=INK, ms=6, ls="none", clip_on=False, zorder=4)
+        has_cause = [declared_cause == cause for declared_cause in causes]
+        x = position[rounds[has_cause] - 1]
+        if len(x):
+            axes.plot(x, np.zeros(len(x)), marker, color=INK, ms=6, ls="none", clip_on=False, zorder=4)
             lines.append((Line2D([], [], color=INK, marker=marker, ls="none"), f"declared: {cause}"))
     return lines

@@ -51,8 +51,10 @@ def value_cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
     if name == "max_leak" and math.isinf(row[name].mean):
         return "unprotected"
     text = format_interval(row[name], scale=metric(name).scale)
-    # Where runs were measured against different oracles, each cell names its own.
-    return f"{text} ({row.oracle})" if name == "aoi_regret" and len(comparison.oracles) > 1 and row.oracle else text
+    if name == "aoi_regret" and len(comparison.oracles) > 1 and row.oracle:
+        # Runs were measured against different oracles: each cell names its own.
+        text += f" ({row.oracle})"
+    return text
 
 
 def difference_cell(row: DifferenceRow, name: str) -> str:
@@ -62,9 +64,10 @@ def difference_cell(row: DifferenceRow, name: str) -> str:
     """
     if name == "aoi_regret" and not row.same_oracle:
         return "another oracle"
-    if name in TARGETS and row[name].difference.count and row[name].reached == row[name].baseline_reached == 0:
+    paired = row[name]
+    if name in TARGETS and paired.difference.count and paired.reached == paired.baseline_reached == 0:
         return "neither"
-    return format_interval(row[name].difference, scale=metric(name).scale, signed=True)
+    return format_interval(paired.difference, scale=metric(name).scale, signed=True)
 
 
 def comparison_table(source: Sweep | Comparison) -> Table:
@@ -133,14 +136,17 @@ def extent_words(comparison: Comparison, metrics: Sequence[str] | None = None) -
         words.append("servers with different rules of rounds: a round of one is not a round of another")
     for name in TARGETS:
         if name in metrics and comparison.has(name):
-            smooth = f", of accuracies averaged over {comparison.smoothing_s:g} s" if comparison.smoothing_s else ""
-            title = _target_title(comparison, TARGETS[name])
-            words.append(f"{title}: mean of {restricted_words(comparison, name)}{smooth if name == 'target_s' else ''}")
+            text = f"{_target_title(comparison, TARGETS[name])}: mean of {restricted_words(comparison, name)}"
+            if name == "target_s" and comparison.smoothing_s:
+                text += f", of accuracies averaged over {comparison.smoothing_s:g} s"
+            words.append(text)
     if "final_accuracy" in metrics and comparison.has("final_accuracy"):
-        until_s = comparison.until.time_s
-        where = f"by {format_seconds(until_s)}" if until_s else "(nothing in these runs takes time)"
         if comparison.equal == "bytes":
             where = f"within the first {comparison.until.sent_bytes:,.0f} bytes sent"
+        elif comparison.until.time_s:
+            where = f"by {format_seconds(comparison.until.time_s)}"
+        else:
+            where = "(nothing in these runs takes time)"
         words.append(f"final accuracy: mean of the last {comparison.last} evaluations {where}")
     return words
 
@@ -160,7 +166,7 @@ def short_run_note(comparison: Comparison) -> str:
     if not ends or not (comparison.has("target_s") or comparison.has("final_accuracy")):
         return ""
     shortest_s, label, seed = min(ends, key=lambda end: end[0])
-    longest_s = max(ends, key=lambda end: end[0])[0]
+    longest_s = max(end_s for end_s, _, _ in ends)
     if comparison.until.time_s >= MOST_CUT * longest_s:
         return ""
     return (

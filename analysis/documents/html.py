@@ -45,11 +45,11 @@ def html_page(document: Document, svg: Callable[[Picture], str]) -> str:
     """Return the document as the text of one HTML file; `svg` turns a picture into an SVG element with a description."""
     anchors = _anchors(document)
     style = files("analysis.documents").joinpath("report.css").read_text(encoding="utf-8")
-    contents = "\n".join(
-        f'<li><a href="#{anchor}">{escape(section.title)}</a></li>'
-        for section, anchor in zip(document.sections, anchors, strict=True)
-    )
-    body = "\n".join(_section(section, anchor, svg) for section, anchor in zip(document.sections, anchors, strict=True))
+    entries, sections = [], []
+    for section, anchor in zip(document.sections, anchors, strict=True):
+        entries.append(f'<li><a href="#{anchor}">{escape(section.title)}</a></li>')
+        sections.append(_section(section, anchor, svg))
+    contents, body = "\n".join(entries), "\n".join(sections)
     title, lead = escape(document.title), escape(document.lead)
     return f"""<!DOCTYPE html>
 <html lang="en">

@@ -5,6 +5,7 @@ Every figure takes `Groups`: the runs of each variant by its label. A variant ke
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,8 +51,8 @@ def thin_curve(curve: Curve) -> Curve:
     x, y = curve
     if x.size <= MOST_POINTS:
         return curve
-    kept = np.unique(np.round(np.linspace(0, x.size - 1, MOST_POINTS)).astype(np.int64))
-    return x[kept], y[kept]
+    indexes = np.unique(np.round(np.linspace(0, x.size - 1, MOST_POINTS)).astype(np.int64))
+    return x[indexes], y[indexes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,9 @@ class Abscissa:
         """Return common abscissae of curves, up to the end of the longest: whole rounds, or equal steps of time."""
         if self.over == "rounds":
             return round_grid(curves)
-        abscissae = [x for group in curves.values() for x, _ in group]
-        return np.linspace(min(float(x[0]) for x in abscissae), max(float(x[-1]) for x in abscissae), MOST_POINTS)
+        abscissae = [x for x, _ in itertools.chain(*curves.values())]
+        first, last = min(float(x[0]) for x in abscissae), max(float(x[-1]) for x in abscissae)
+        return np.linspace(first, last, MOST_POINTS)
 
     def label(self, axes: Axes) -> None:
         """Set up the horizontal axis of `axes`."""
@@ -119,13 +121,15 @@ def round_edges(run: Run, along: Abscissa) -> FloatArray:
 
 def _same_lengths(runs: Sequence[Run]) -> bool:
     """Return True if all rounds of all `runs` have the same length, which may be 0."""
-    lengths = [end - start for start, end in (round_columns(run, "start_s", "end_s") for run in runs) if start.size]
-    if not lengths:
-        return True
-    low = min(float(run_lengths.min()) for run_lengths in lengths)
-    high = max(float(run_lengths.max()) for run_lengths in lengths)
-    # Tolerate rounding: lengths are differences of times, which are large at the end of a long run.
-    return high - low <= 1e-6 * max(high, 1e-12)
+    shortest_s, longest_s = math.inf, 0.0
+    for run in runs:
+        start_s, end_s = round_columns(run, "start_s", "end_s")
+        if start_s.size:
+            lengths_s = end_s - start_s
+            shortest_s = min(shortest_s, float(lengths_s.min()))
+            longest_s = max(longest_s, float(lengths_s.max()))
+    # Tolerate rounding: lengths are differences of times, which are large at the end of a long run. Without rounds this is true.
+    return longest_s - shortest_s <= 1e-6 * max(longest_s, 1e-12)
 
 
 def draw_lines(
@@ -141,38 +145,43 @@ def draw_lines(
     """
     lines: list[tuple[Line2D, str]] = []
     for index, (label, group) in enumerate(curves.items()):
-        x, mean, half = mean_curve(group, grid=grid)
+        x, mean, half_width = mean_curve(group, grid=grid)
         if not x.size:
             continue
         style = line_style(index)
         # Draw the first variants on top: studies usually list the method that they are about first.
-        order = 3.0 - index / len(curves)
-        (line,) = axes.plot(x, mean, zorder=order, **style)
+        level = 3.0 - index / len(curves)
+        (line,) = axes.plot(x, mean, zorder=level, **style)
         if len(group) > 1:
-            low, high = np.clip(mean - half, *limits), np.clip(mean + half, *limits)
-            axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0, zorder=order - 1)
+            low, high = np.clip(mean - half_width, *limits), np.clip(mean + half_width, *limits)
+            axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0, zorder=level - 1)
         lines.append((line, label))
     return lines
 
 
 def round_grid(curves: Mapping[str, Sequence[Curve]]) -> FloatArray:
     """Return the numbers of rounds (n,) from 1 to the last of any curve; at most `MOST_POINTS`, evenly spaced."""
-    last = max(float(x[-1]) for group in curves.values() for x, _ in group)
+    last = max(float(x[-1]) for x, _ in itertools.chain(*curves.values()))
     return np.unique(np.round(np.linspace(1.0, last, min(int(last), MOST_POINTS))))
 
 
 def curve_note(curves: Mapping[str, Sequence[Curve]], what: str) -> str:
     """Return the note of a figure of `draw_lines`: `what` was averaged, the number of seeds, and labels without a mean.
 
-    A label has no mean if its curves have no abscissa in common.
+    A label has no mean if its curves have no abscissa in common. With one curve a label the note is `what` alone.
     """
     counts = sorted({len(group) for group in curves.values() if group})
     if counts == [1]:
         return what
     seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    apart = [label for label, group in curves.items() if group and max(x[0] for x, _ in group) > min(x[-1] for x, _ in group)]
-    further = f"; without a mean, since the values of its runs lie apart: {', '.join(apart)}" if apart else ""
-    return f"{what}; mean over {seeds} seeds, shaded: 95 % interval{further}"
+    note = f"{what}; mean over {seeds} seeds, shaded: 95 % interval"
+    apart = []
+    for label, group in curves.items():
+        if group and max(x[0] for x, _ in group) > min(x[-1] for x, _ in group):
+            apart.append(label)
+    if apart:
+        note += f"; without a mean, since the values of its runs lie apart: {', '.join(apart)}"
+    return note
 
 
 def time_axis(axes: Axes) -> None:

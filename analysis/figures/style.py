@@ -124,10 +124,11 @@ def finish_figure(figure: ShownFigure, title: str, note: str, lines: Sequence[tu
     row_length = max(12, int((figure.get_figwidth() - 0.6) * 72.0 / (0.56 * look.font_size)))
     handles, labels = [line for line, _ in lines], [drawable_text(label, row_length) for _, label in lines]
     if handles or shown_title:
-        _legend(figure, handles, labels, shown_title, look)
+        _draw_legend(figure, handles, labels, shown_title, look)
     if look.width_in is not None:
         _fold_labels(figure)
-    add_note(figure, "; ".join(text for text in (note, hidden_lines_text(figure, lines)) if text), look=look)
+    notes = (note, hidden_lines_text(figure, lines))
+    add_note(figure, "; ".join(text for text in notes if text), look=look)
 
 
 def _fold_labels(figure: ShownFigure) -> None:
@@ -138,12 +139,13 @@ def _fold_labels(figure: ShownFigure) -> None:
         engine.execute(figure)
     for axes in figure.axes:
         label, text = axes.xaxis.label, axes.get_xlabel()
-        label_width, room = label.get_window_extent().width, axes.get_window_extent().width
-        if text and label_width > room:
-            label.set_text(fill(text, max(8, int(len(text) * room / label_width))))
+        label_width, panel_width = label.get_window_extent().width, axes.get_window_extent().width
+        if text and label_width > panel_width:
+            row_length = int(len(text) * panel_width / label_width)
+            label.set_text(fill(text, max(8, row_length)))
 
 
-def _legend(figure: ShownFigure, handles: Sequence[Artist], labels: Sequence[str], title: str, look: Look) -> None:
+def _draw_legend(figure: ShownFigure, handles: Sequence[Artist], labels: Sequence[str], title: str, look: Look) -> None:
     """Draw the legend and the title above the panels, with as many columns as the width of the figure allows.
 
     Matplotlib does not choose the number of columns: the legend is drawn with fewer and fewer until it fits.
@@ -172,8 +174,10 @@ def add_note(figure: ShownFigure, note: str, *, look: Look = PLAIN) -> None:
         text = drawable_text(figure.note, max(20, row_length))
         if look.height_in is None:
             # The figure has grown by the rows of the note before this call; two rows fit without growing.
-            added_rows = text.count("\n") - (figure.get_supxlabel().count("\n") if figure.get_supxlabel() else 1)
-            figure.set_figheight(figure.get_figheight() + max(0, added_rows) * look.points(1.0) / 72.0)
+            note_before = figure.get_supxlabel()
+            breaks_before = note_before.count("\n") if note_before else 1
+            added_rows = max(0, text.count("\n") - breaks_before)
+            figure.set_figheight(figure.get_figheight() + added_rows * look.points(1.0) / 72.0)
         figure.supxlabel(text, x=0.012, ha="left", fontsize=look.points(0.81), color=NOTE)
 
 
@@ -212,7 +216,8 @@ def svg_text(figure: Figure) -> str:
     buffer = StringIO()
     with PLAIN.apply():
         # Lay out only once: Matplotlib would otherwise draw everything for the layout, and again into the file.
-        if (engine := figure.get_layout_engine()) is not None:
+        engine = figure.get_layout_engine()
+        if engine is not None:
             engine.execute(figure)
             figure.set_layout_engine("none")
         figure.savefig(buffer, format="svg", transparent=True, metadata=_METADATA["svg"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,9 +38,10 @@ _AXES: dict[Cost, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Hits:
-    """Costs at which the evaluated runs of one variant reach the target (inf: not within the run), and at which they end."""
+    """Costs at which the evaluated runs of one variant reach the target, and at which they end."""
 
     costs: list[float]
+    """inf: the target is not reached within the run."""
     ends: list[float]
 
 
@@ -67,19 +69,20 @@ def accuracy_figure(
     """
     scale = UNITS[cost][1]
 
-    def curve(run: Run) -> Curve:
+    def curve_in_units(run: Run) -> Curve:
         """Return the accuracies of a run against their cost, in the unit of the axis."""
         costs, accuracy = run_accuracy(run, smoothing_s, cost)
         return costs * scale, accuracy
 
-    title, label, amount = _AXES[cost]
-    curves = curves_of(groups, curve)
+    title, axis_label, quantity = _AXES[cost]
+    curves = curves_of(groups, curve_in_units)
     if not any(curves.values()):
         return None
     note = curve_note(curves, f"mean of the last {smoothing_s:g} s" if smoothing_s else "each evaluation")
     with look.apply():
         figure, (axes,) = new_figure(look=look)
-        lines = draw_lines(axes, curves, None if cost == "seconds" else _geometric_grid(curves), limits=(0.0, 1.0))
+        grid = None if cost == "seconds" else _geometric_grid(curves)
+        lines = draw_lines(axes, curves, grid, limits=(0.0, 1.0))
         for line, _ in lines:
             # Mark the end of each line: runs of a fixed number of rounds end at different times.
             x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
@@ -87,11 +90,12 @@ def accuracy_figure(
         if target_accuracy is not None:
             if horizon is None:
                 horizon = common_extent(run for runs in groups.values() for run in runs).amount(cost)
-            _mark_target(axes, _hits(groups, target_accuracy, smoothing_s, cost), target_accuracy, horizon, scale)
-            restricted = f"min({amount}, {format_cost(horizon, cost)})"
+            hits = _hits(groups, target_accuracy, smoothing_s, cost)
+            _mark_target(axes, hits, target=target_accuracy, horizon=horizon, scale=scale)
+            restricted = f"min({quantity}, {format_cost(horizon, cost)})"
             note += f"; ticks: runs at the target, diamonds: mean of {restricted} with its interval"
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
-        axes.set(xlabel=label, ylabel="test accuracy")
+        axes.set(xlabel=axis_label, ylabel="test accuracy")
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, -0.02), min(high, 1.02))
         if cost == "seconds":
@@ -130,15 +134,17 @@ def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float
             reached = share_reached(hit.costs, hit.ends)
             style = line_style(index)
             (line,) = axes.step(reached.times_s, reached.share, where="post", **style)
-            indexes = np.searchsorted(reached.times_s, reached.censored_s, side="right") - 1
-            axes.plot(reached.censored_s, reached.share[indexes], "x", color=style["color"], ms=6.0, zorder=4)
+            # A cross stands on the step that holds at the end of its run.
+            steps = np.searchsorted(reached.times_s, reached.censored_s, side="right") - 1
+            axes.plot(reached.censored_s, reached.share[steps], "x", color=style["color"], ms=6.0, zorder=4)
             lines.append((line, label))
         axes.set(xlabel="simulated time (s)", ylabel="share of runs", ylim=(-0.02, 1.02))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
         time_axis(axes)
-        counts = sorted({len(hit.costs) for hit in hits.values() if hit.costs})
-        runs = " to ".join(dict.fromkeys(f"{count}" for count in (counts[0], counts[-1])))
-        note = f"Kaplan-Meier, {runs} runs a variant; crosses: runs that ended before they reached the target"
+        counts = {len(hit.costs) for hit in hits.values() if hit.costs}
+        least, most = min(counts), max(counts)
+        count_text = f"{least}" if least == most else f"{least} to {most}"
+        note = f"Kaplan-Meier, {count_text} runs a variant; crosses: runs that ended before they reached the target"
         finish_figure(figure, f"Runs that have reached {format_percent(target_accuracy)}", note, lines, look=look)
     return figure
 
@@ -147,9 +153,14 @@ def _hits(groups: Groups, target_accuracy: float, smoothing_s: float, cost: Cost
     """Return by label the costs at which its evaluated runs reach the target. Labels without such runs stay, to keep colours."""
     hits = {}
     for label, runs in groups.items():
-        evaluated = [(run, curve) for run in runs if (curve := run_accuracy(run, smoothing_s, cost))[0].size]
-        costs = [first_reached(curve, target_accuracy) for _, curve in evaluated]
-        hits[label] = _Hits(costs, [run_extent(run).amount(cost) for run, _ in evaluated])
+        hit = _Hits(costs=[], ends=[])
+        for run in runs:
+            curve = run_accuracy(run, smoothing_s, cost)
+            evaluation_costs, _ = curve
+            if evaluation_costs.size:
+                hit.costs.append(first_reached(curve, target_accuracy))
+                hit.ends.append(run_extent(run).amount(cost))
+        hits[label] = hit
     return hits
 
 
@@ -178,10 +189,10 @@ def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: flo
         color = line_style(index)["color"]
         axes.plot(reached, np.full(len(reached), target), "|", color=color, ms=9.0, mew=1.2, zorder=5)
         interval = restricted_mean(hit.costs, horizon)
-        mean, half = interval.mean, float(np.nan_to_num(interval.half_width))
+        mean, half_width = interval.mean, float(np.nan_to_num(interval.half_width))
         if mean < horizon:
             # Costs are at least 0 and are cut at the horizon, so the bar ends there, too.
-            below, above = min(half, mean), min(half, horizon - mean)
+            below, above = min(half_width, mean), min(half_width, horizon - mean)
             axes.errorbar(
                 mean * scale,
                 target,
@@ -206,10 +217,11 @@ def _finite_losses(run: Run, *, axis: str, column: str) -> Curve:
 def _has_diverged(run: Run, column: str) -> bool:
     """Return True if a loss of a run in `column` was evaluated and is not finite."""
     loss, accuracy = round_columns(run, column, "accuracy")
+    has_diverged = np.isinf(loss)
     if column == "loss" and np.isfinite(loss).any():
         # A run with losses on the test set evaluates one with every accuracy: NaN beside an accuracy is a diverged loss.
-        return bool((~np.isfinite(loss) & np.isfinite(accuracy) | np.isinf(loss)).any())
-    return bool(np.isinf(loss).any())
+        has_diverged |= np.isnan(loss) & np.isfinite(accuracy)
+    return bool(has_diverged.any())
 
 
 def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
@@ -224,16 +236,18 @@ def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         curves = curves_of(groups, partial(_finite_losses, axis=axis.column, column=column))
         if any(curves.values()):
             panels[label] = curves
-        diverged += [run.label for runs in groups.values() for run in runs if _has_diverged(run, column)]
+        diverged += [run.label for run in itertools.chain(*groups.values()) if _has_diverged(run, column)]
     if not panels:
         return None
     with look.apply():
         figure, all_axes = new_figure((1.0,) * len(panels), share_y=False, look=look)
         lines: list[tuple[Line2D, str]] = []
         for axes, (label, curves) in zip(all_axes, panels.items(), strict=True):
-            lines = draw_lines(axes, curves, axis.grid(curves)) or lines
-            losses = np.concatenate([y for group in curves.values() for _, y in group])
+            # The legend shows the lines of the last panel: a variant has the same colour in both.
+            lines = draw_lines(axes, curves, axis.grid(curves))
+            losses = np.concatenate([y for _, y in itertools.chain(*curves.values())])
             if losses.min() > 0.0 and losses.max() > 30.0 * losses.min():
+                # Losses of very different size cannot be told apart on a linear axis.
                 axes.set_yscale("log", nonpositive="clip")
             axes.set_ylabel(f"{label} (mean of a sample)")
             axis.label(axes)

@@ -56,27 +56,28 @@ def network_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
         drawn = _draw_cables(axes, cables, positions, busier)
         clients = _clients_by_node(cables)
         server = run.scenario["network"]["server"]
+        node_size = 5.5 if len(positions) <= _MANY_NODES else 2.5
         for node, (x, y) in positions.items():
             fill = PALETTE[0] if clients.get(node) else PAPER
-            mark, size = ("s", 9.0) if node == server else ("o", 5.5 if len(positions) <= _MANY_NODES else 2.5)
+            mark, size = ("s", 9.0) if node == server else ("o", node_size)
             axes.plot([x], [y], marker=mark, ms=size, mfc=fill, mec=INK, mew=0.9, ls="none", zorder=3)
         unnamed = _name_nodes(axes, cables, positions, [server, *_nodes_by_load(cables, busier)], look)
         figure.colorbar(drawn, ax=axes, label="utilisation, mean over the run (%)", pad=0.015, shrink=0.8)
         shape: dict[str, Any] = {"ls": "none", "mec": INK, "mew": 0.9}
-        lines: list[tuple[Artist, str]] = [
-            (Line2D([], [], marker="s", ms=9.0, mfc=PALETTE[0] if clients.get(server) else PAPER, **shape), "server"),
+        server_fill = PALETTE[0] if clients.get(server) else PAPER
+        legend: list[tuple[Artist, str]] = [
+            (Line2D([], [], marker="s", ms=9.0, mfc=server_fill, **shape), "server"),
             (Line2D([], [], marker="o", ms=5.5, mfc=PALETTE[0], **shape), "clients"),
-            (Line2D([], [], marker="o", ms=5.5, mfc=PAPER, **shape), "neither"),
-            (Line2D([], [], color=AXIS, lw=0.7, ls=(0, (2, 2))), "no bytes"),
         ]
-        if all(clients.get(node) or node == server for node in positions):
-            del lines[2]
-        if len(busier) == len(cables):
-            del lines[-1]
+        if not all(clients.get(node) or node == server for node in positions):
+            legend.append((Line2D([], [], marker="o", ms=5.5, mfc=PAPER, **shape), "neither"))
+        if len(busier) < len(cables):
+            legend.append((Line2D([], [], color=AXIS, lw=0.7, ls=(0, (2, 2))), "no bytes"))
         note = f"seed {run.seed}, {run.label}; {len(positions):,} nodes, {len(cables):,} cables"
         note += "; colour: the busier direction of a cable"
-        note += f"; no room for the names of {unnamed:,} nodes" if unnamed else ""
-        finish_figure(figure, "Loads on the network", note, lines, look=look)
+        if unnamed:
+            note += f"; no room for the names of {unnamed:,} nodes"
+        finish_figure(figure, "Loads on the network", note, legend, look=look)
         first = [f"{link} {100 * share:.3g} %" for link, share in loads["utilisation"].head(5).items()]
         figure.description = (
             f"A map of {len(positions):,} nodes and {len(cables):,} cables, of which {len(busier):,} carried bytes. "
@@ -119,9 +120,9 @@ def _recorded_run(groups: Groups) -> Run | None:
 
 def _clients_by_node(cables: pd.DataFrame) -> dict[str, int]:
     """Return the number of clients on each node."""
-    return dict(zip(cables["a"], cables["clients_at_a"], strict=True)) | dict(
-        zip(cables["b"], cables["clients_at_b"], strict=True)
-    )
+    counts = dict(zip(cables["a"], cables["clients_at_a"], strict=True))
+    counts |= zip(cables["b"], cables["clients_at_b"], strict=True)
+    return counts
 
 
 def _nodes_by_load(cables: pd.DataFrame, busier: pd.Series[float]) -> list[str]:
@@ -156,15 +157,21 @@ def _draw_cables(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArr
 
     from analysis.figures.theme import AXIS
 
-    idle = cables[~cables["cable"].isin(busier.index)]
-    used = cables[cables["cable"].isin(busier.index)]
+    def segments(part: pd.DataFrame) -> list[list[FloatArray]]:
+        """Return the two ends of each cable on the map."""
+        return [[positions[a], positions[b]] for a, b in zip(part["a"], part["b"], strict=True)]
+
+    is_used = cables["cable"].isin(busier.index)
+    idle, used = cables[~is_used], cables[is_used]
+    # The last line drawn is on top: that of the busiest cable.
     used = used.assign(share=busier.loc[used["cable"]].to_numpy()).sort_values("share", kind="stable")
-    lines = [[[positions[a], positions[b]] for a, b in zip(part["a"], part["b"], strict=True)] for part in (idle, used)]
-    faint = 0.8 if len(cables) <= 2 * len(positions) else 0.35
-    axes.add_collection(LineCollection(lines[0], colors=AXIS, linewidths=0.7, linestyles=[(0, (2, 2))], alpha=faint, zorder=1))
-    shares = 100.0 * used["share"].to_numpy()
-    drawn = LineCollection(lines[1], cmap=_COLOURS, linewidths=1.2 + 2.8 * shares / 100.0, zorder=2)
-    drawn.set_array(shares)
+    # Many idle cables must not hide the others.
+    alpha = 0.8 if len(cables) <= 2 * len(positions) else 0.35
+    dashed = LineCollection(segments(idle), colors=AXIS, linewidths=0.7, linestyles=[(0, (2, 2))], alpha=alpha, zorder=1)
+    axes.add_collection(dashed)
+    percent = 100.0 * used["share"].to_numpy()
+    drawn = LineCollection(segments(used), cmap=_COLOURS, linewidths=1.2 + 2.8 * percent / 100.0, zorder=2)
+    drawn.set_array(percent)
     drawn.set_clim(0.0, 100.0)
     axes.add_collection(drawn)
     axes.set_aspect("equal", adjustable="datalim")
@@ -199,15 +206,18 @@ def _name_nodes(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArra
     for a, b in zip(cables["a"], cables["b"], strict=True):
         directions[a].append(_unit_vector(spots[b] - spots[a]))
         directions[b].append(_unit_vector(spots[a] - spots[b]))
+    # Middle and half the width and height of each rectangle in which no name may stand: the nodes, then the names written.
     occupied = [(spot, np.array([3.5, 3.5])) for spot in spots.values()]
     left_out = 0
     for node in dict.fromkeys([*first, *positions]):
         name = drawable_text(str(node))
         half = np.array([0.32 * font_size * len(name), 0.62 * font_size])  # half the width and height of the name
-        for side in sorted(sides.tolist(), key=lambda side: float((np.array(directions[node]) @ side).max())):
+        cable_directions = np.array(directions[node])
+        # The side farthest from all cables comes first: its largest cosine with a cable is the least.
+        for side in sorted(sides.tolist(), key=lambda side: float((cable_directions @ side).max())):
             # Shift the name so that its edge, not its middle, is next to the node.
             middle = spots[node] + 8.0 * np.array(side) + half * np.sign(np.round(side, 1)) * (np.abs(side) > 0.4)
-            if all((np.abs(middle - other) >= half + room).any() for other, room in occupied):
+            if all((np.abs(middle - other) >= half + other_half).any() for other, other_half in occupied):
                 axes.annotate(
                     name,
                     tuple(positions[node].tolist()),

@@ -109,7 +109,9 @@ class Events:
                 # A phase that the end of the attempt cut short ends there.
                 end_us = ends_us[i] if has_ended[i] else outcomes_us[i]
                 yield _slice(processes[i], client, label, starts_us[i], end_us, args[i])
-                if arrow and end_us - starts_us[i] > _INSTANT_US and (arrow == "download" or outcomes[i] == '"delivered"'):
+                # Every model came from a round, but only delivered updates reach one.
+                has_arrow = arrow == "download" or (arrow == "upload" and outcomes[i] == '"delivered"')
+                if has_arrow and end_us - starts_us[i] > _INSTANT_US:
                     yield from self._arrow_to_round(arrow, processes[i], client, starts_us[i], end_us)
         for i, client in enumerate(clients):
             if outcomes[i] != '"in_flight"':
@@ -136,26 +138,25 @@ class Events:
             for group in dict.fromkeys(groups):
                 self.groups.setdefault(group, GROUPS + len(self.groups))
             processes = [self.groups[group] for group in groups]
-        self.tracks |= {key: f"client {key[1]}" for key in dict.fromkeys(zip(processes, clients, strict=True))}
+        for process, client in zip(processes, clients, strict=True):
+            self.tracks[process, client] = f"client {client}"
         return processes
 
     def jam_events(self, table: pa.Table) -> Iterator[str]:
         """Yield a slice for each dwell of a jammer, on the track of what it jams."""
-        names = json_texts(table.column("jammer"))
-        jammed = [self.jammed[name] for name in table.column("jammer").to_pylist()]
-        # Jammers of different targets have tracks of their own.
-        targets = list(dict.fromkeys(self.jammed.values()))
-        channels = [
-            channel + _TRACKS * targets.index(target)
-            for channel, target in zip(table.column("channel").to_pylist(), jammed, strict=True)
-        ]
-        args = row_objects(table, _ARGUMENTS["jams"])
+        jammers = table.column("jammer").to_pylist()
+        names, args = json_texts(table.column("jammer")), row_objects(table, _ARGUMENTS["jams"])
         (starts, _), (ends, _) = times_us(table, "start_s"), times_us(table, "end_s")
-        self.tracks |= {
-            (JAMMERS, channel): f"{_JAMMED[target]} {channel % _TRACKS}" for channel, target in zip(channels, jammed, strict=True)
-        }
-        for i, channel in enumerate(channels):
-            yield _slice(JAMMERS, channel, names[i], starts[i], ends[i], args[i])
+        # Targets with equal numbers, such as sub-channel 1 and cable 1, have tracks of their own.
+        targets = list(dict.fromkeys(self.jammed.values()))
+        tracks = []
+        for jammer, number in zip(jammers, table.column("channel").to_pylist(), strict=True):
+            target = self.jammed[jammer]
+            track = number + _TRACKS * targets.index(target)
+            self.tracks[JAMMERS, track] = f"{_JAMMED[target]} {number}"
+            tracks.append(track)
+        for i, track in enumerate(tracks):
+            yield _slice(JAMMERS, track, names[i], starts[i], ends[i], args[i])
 
     def message_events(self, table: pa.Table) -> Iterator[str]:
         """Yield a slice for each message from sending to arrival, and an arrow from its sender to its receiver if it arrived.
@@ -166,12 +167,15 @@ class Events:
         protocols, args = json_texts(table.column("protocol")), row_objects(table, _ARGUMENTS["messages"])
         (sent, _), (ends, _) = times_us(table, "sent_s"), times_us(table, "end_s")
         outcomes = json_texts(table.column("outcome"))
-        node = {client: "server" if client < 0 else str(client) for client in dict.fromkeys([*sources, *targets])}
-        # The server has the number -1.
-        self.tracks |= {(MESSAGES, number): name if number < 0 else f"client {name}" for number, name in node.items()}
+        # Number of a node to its name; the server has the number -1.
+        names: dict[int, str] = {}
+        for node in dict.fromkeys([*sources, *targets]):
+            names[node] = "server" if node < 0 else str(node)
+            self.tracks[MESSAGES, node] = "server" if node < 0 else f"client {node}"
         for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            # The protocol is a text of JSON: the rest of the name goes before its closing quote.
             protocol = protocols[i]
-            common = f'"cat":{protocol},"name":{protocol[:-1]} {source} to {node[target]}","pid":{MESSAGES},"tid":{source}'
+            common = f'"cat":{protocol},"name":{protocol[:-1]} {source} to {names[target]}","pid":{MESSAGES},"tid":{source}'
             common += f',"id":{self.flows}'
             yield f'{{"ph":"b","ts":{sent[i]!r},"args":{args[i]},{common}}}'
             yield f'{{"ph":"e","ts":{ends[i]!r},{common}}}'
@@ -179,7 +183,7 @@ class Events:
                 self.flows += 1
                 continue
             sender, receiver = (MESSAGES, source), (MESSAGES, target)
-            yield _slice(*sender, f'"sends to {node[target]}"', sent[i], sent[i] + _INSTANT_US, args[i])
+            yield _slice(*sender, f'"sends to {names[target]}"', sent[i], sent[i] + _INSTANT_US, args[i])
             yield _slice(*receiver, f'"receives from {source}"', ends[i], ends[i] + _INSTANT_US, args[i])
             yield from self._arrow("message", sender, sent[i], receiver, ends[i])
 
@@ -192,11 +196,14 @@ class Events:
 
     def name_events(self) -> Iterator[str]:
         """Yield the events that name processes and tracks and set their order."""
-        processes = {process: name for process, name in _NAMES.items() if any(on == process for on, _ in self.tracks)}
-        processes |= {process: f"clients: {group or 'in no group'}" for group, process in self.groups.items()}
-        for process, name in processes.items():
+        with_tracks = {process for process, _ in self.tracks}
+        names = {process: name for process, name in _NAMES.items() if process in with_tracks}
+        names |= {process: f"clients: {group or 'in no group'}" for group, process in self.groups.items()}
+        for process, name in names.items():
+            # Groups of clients take the place of the clients.
+            sort_index = CLIENTS if process >= GROUPS else process
             yield _meta("process_name", process, None, {"name": name})
-            yield _meta("process_sort_index", process, None, {"sort_index": CLIENTS if process >= GROUPS else process})
+            yield _meta("process_sort_index", process, None, {"sort_index": sort_index})
         for (process, track), name in sorted(self.tracks.items()):
             yield _meta("thread_name", process, track, {"name": name})
             yield _meta("thread_sort_index", process, track, {"sort_index": track})

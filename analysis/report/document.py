@@ -102,7 +102,8 @@ def _scenario_blocks(sweep: Sweep, first: Run | None) -> list[Block]:
     )
     if first is None:
         return [Text(text)]
-    return [Text(text), scenario_facts([sweep.runs(variant)[0] for variant in sweep.variants]), variants_table(sweep)]
+    first_runs = [sweep.runs(variant)[0] for variant in sweep.variants]
+    return [Text(text), scenario_facts(first_runs), variants_table(sweep)]
 
 
 def _result_blocks(sweep: Sweep, comparison: Comparison) -> list[Block]:
@@ -111,11 +112,13 @@ def _result_blocks(sweep: Sweep, comparison: Comparison) -> list[Block]:
     blocks: list[Block] = []
     if sweep.missing:
         blocks.append(Text(missing_words(sweep), lead="Incomplete.", warning=True))
-    if findings := _findings(comparison):
+    findings = _findings(comparison)
+    if findings:
         blocks += [Text(f"Against {baseline_label(comparison)}, at equal seeds:"), Bullets(findings)]
     blocks.append(Table("comparison", "Comparison", comparison_cells(comparison), note=note))
-    if short_run := short_run_note(comparison):
-        blocks.append(Text(short_run, warning=True))
+    warning = short_run_note(comparison)
+    if warning:
+        blocks.append(Text(warning, warning=True))
     return blocks
 
 
@@ -128,24 +131,30 @@ def _findings(comparison: Comparison) -> list[str]:
     header, rows = difference_cells(comparison)
     most = MOST_NAMED if len(rows) <= MOST_VARIANTS else FEW_NAMED
     sentences = []
+    # Headings of the metrics by which no variant is shown to differ.
     no_difference: list[str] = []
+    # Column 0 of the table holds the labels of variants.
     for column, name in enumerate(comparison.shown_metrics(), start=1):
-        sides: dict[str, list[str]] = {"more": [], "less": [], "no difference shown": []}
+        more, less, undecided = [], [], []
         for row, cells in zip(comparison.differences, rows, strict=True):
             if name == "aoi_regret" and not row.same_oracle:
                 continue
             interval = simultaneous_difference(comparison, row, name)
             if not math.isfinite(interval.half_width):
                 continue
-            if interval.low > 0.0 or interval.high < 0.0:
-                sides["more" if interval.low > 0.0 else "less"].append(f"{_quote_commas(row.label)} ({cells[column]})")
+            label = _quote_commas(row.label)
+            if interval.low > 0.0:
+                more.append(f"{label} ({cells[column]})")
+            elif interval.high < 0.0:
+                less.append(f"{label} ({cells[column]})")
             else:
-                sides["no difference shown"].append(_quote_commas(row.label))
-        if not sides["more"] and not sides["less"]:
-            no_difference += [header[column]] if sides["no difference shown"] else []
-            continue
-        parts = [f"{side}: {_join_first(names, most)}" for side, names in sides.items() if names]
-        sentences.append(f"{header[column]}: {'; '.join(parts)}.")
+                undecided.append(label)
+        if more or less:
+            sides = {"more": more, "less": less, "no difference shown": undecided}
+            parts = [f"{side}: {_join_first(labels, most)}" for side, labels in sides.items() if labels]
+            sentences.append(f"{header[column]}: {'; '.join(parts)}.")
+        elif undecided:
+            no_difference.append(header[column])
     if no_difference:
         sentences.append(f"No difference of any variant shown: {'; '.join(no_difference)}.")
     return sentences
@@ -174,8 +183,12 @@ def _certainty_blocks(sweep: Sweep, comparison: Comparison, runs: Sequence[Run],
         caption = f"Difference to {baseline_label(comparison)}"
         blocks.append(Table("differences", caption, difference_cells(comparison), note=f"{interval_words(comparison)}."))
         intervals = interval_table(comparison, equivalent)
-        blocks += [] if intervals is None else [intervals]
-    return [*blocks, *warning_blocks(runs)] or [Text("There is one variant: nothing is compared.")]
+        if intervals is not None:
+            blocks.append(intervals)
+    blocks += warning_blocks(runs)
+    if not blocks:
+        blocks.append(Text("There is one variant: nothing is compared."))
+    return blocks
 
 
 def run_document(
@@ -186,25 +199,29 @@ def run_document(
     `metrics`: computed with the same `target_accuracy` and `smoothing_s`. `command`: the command that writes the report.
     """
     shown = [name for name in metrics.values if _is_informative(run, metrics, name)]
-    numbers = [["rounds", f"{metrics.rounds:,}"], ["simulated time (s)", format_number(metrics.simulated_s)]]
-    numbers += [_metric_row(metrics, name, target_accuracy) for name in shown if name != "simulated_s"]
+    rows = [["rounds", f"{metrics.rounds:,}"], ["simulated time (s)", format_number(metrics.simulated_s)]]
+    rows += [_metric_row(metrics, name, target_accuracy) for name in shown if name != "simulated_s"]
     groups = {run.label: [run]}
     facts = f"Policy {run.policy}, seed {run.seed}. The run ended: {run.summary.get('ended', 'not said')}."
     caution = "One run, of one seed: nothing here tells a difference from chance. Several seeds and variants: netsim sweep."
+    explanations = metric_explanations(target_accuracy, smoothing_s, None, groups, shown)
+    has_attempts = len(run.rounds) and run.has_clients and len(run.clients)
+    waiting_sections = [*time_sections(run), *straggler_sections(run)] if has_attempts else []
+    privacy_sections = [Section("Privacy guarantee", [Text(guarantee(run))])] if run.has_privacy else []
     sections = [
         Section("What was asked and run", [Text(facts), scenario_facts([run])]),
-        Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], numbers)), _outcomes(run)]),
+        Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], rows)), _outcomes(run)]),
         Section("How sure", [Text(caution), *warning_blocks([run])]),
         *_picture_sections(pictures),
-        *([*time_sections(run), *straggler_sections(run)] if len(run.rounds) and run.has_clients and len(run.clients) else []),
+        *waiting_sections,
         *peer_sections(groups, single=run),
         *tier_sections(groups),
         *network_sections(run),
         *participation_sections(groups),
         *_channel_sections(groups, declaration_tables(run)),
         *breakpoint_sections(groups),
-        *([Section("Privacy guarantee", [Text(guarantee(run))])] if run.has_privacy else []),
-        Section("What the numbers mean", [Bullets(metric_explanations(target_accuracy, smoothing_s, None, groups, shown))]),
+        *privacy_sections,
+        Section("What the numbers mean", [Bullets(explanations)]),
         *settings_sections(run, [run], None, command),
     ]
     return Document(run.name, str(run.scenario.get("description", "")), sections)
@@ -228,9 +245,13 @@ def _channel_sections(groups: Groups, declared: Sequence[Block] = ()) -> list[Se
 
     `declared`: further blocks of the section on declared changes, left out with it.
     """
+    sections = []
     ages, detections = age_table(groups), detection_table(groups)
-    sections = [Section("Age of information", [ages])] if ages else []
-    return [*sections, Section("Declared changes", [detections, *declared])] if detections else sections
+    if ages:
+        sections.append(Section("Age of information", [ages]))
+    if detections:
+        sections.append(Section("Declared changes", [detections, *declared]))
+    return sections
 
 
 def _is_informative(run: Run, metrics: RunMetrics, name: str) -> bool:

@@ -212,10 +212,9 @@ class Run:
         with self.source.open(table) as opened:
             missing = check_table(place, table, opened.schema)
             names = [*opened.schema.names, *missing] if columns is None else list(columns)
-            # At least one column is read: `select_columns` needs the number of rows to fill in the missing ones.
-            result = opened.read([name for name in names if name not in missing] or opened.schema.names[:1])
-            check_filled(place, table, result)
-            return select_columns(table, result, names)
+            content = opened.read(_columns_to_read(names, missing, opened.schema))
+            check_filled(place, table, content)
+            return select_columns(table, content, names)
 
     def pieces(self, table: TableName, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the rows of a table with these columns, piece by piece: it need not fit in memory. ValueError: as for `arrow`."""
@@ -224,7 +223,7 @@ class Run:
             raise ValueError(f"{place}: expected the {table} table of a run, but there is no such table")
         with self.source.open(table) as opened:
             missing = check_table(place, table, opened.schema)
-            for piece in opened.pieces([name for name in columns if name not in missing] or opened.schema.names[:1]):
+            for piece in opened.pieces(_columns_to_read(columns, missing, opened.schema)):
                 check_filled(place, table, piece)
                 yield select_columns(table, piece, columns)
 
@@ -236,7 +235,7 @@ class Run:
 
         def read(missing: list[str]) -> dict[str, NDArray[np.float64]]:
             # Read all columns at once: callers usually need several, and opening the file again takes longer than reading them.
-            table = self.arrow("rounds", [*ROUND_NUMBERS, *(name for name in missing if name not in ROUND_NUMBERS)])
+            table = self.arrow("rounds", list(dict.fromkeys([*ROUND_NUMBERS, *missing])))
             return {name: _floats(table.column(name)) for name in table.column_names}
 
         return self.source.kept.get(names, read)
@@ -247,8 +246,17 @@ class Run:
 
 def _unstated_targets(scenario: Mapping[str, Any]) -> dict[str, str]:
     """Return the target of each jammer of a run of version 0.4 or earlier, whose summary does not state it."""
+    # A jammer without cables jams the sub-channels, or else the links of peers, or else the opinions of clients.
     usual = next((name for name in ("channels", "peers") if scenario.get(name)), "opinions")
     return {jammer["name"]: usual if jammer.get("cables") is None else "network" for jammer in scenario.get("jammers", [])}
+
+
+def _columns_to_read(names: Sequence[str], missing: Sequence[str], schema: pa.Schema) -> list[str]:
+    """Return those of `names` that a table has; its first column if it has none of them.
+
+    At least one column is read: `select_columns` needs the number of rows to fill in the missing ones.
+    """
+    return [name for name in names if name not in missing] or schema.names[:1]
 
 
 def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:

@@ -88,7 +88,7 @@ class KeptColumns:
     ) -> dict[str, NDArray[np.float64]]:
         """Return the columns `names`, each (n,), which must not be changed; clear caches of other runs beyond `KEPT_BYTES`.
 
-        `read` is called for the columns not yet in the cache; it may return further ones, which are kept, too.
+        `read` is called with the names that are not yet in the cache; it may return further columns, which are kept, too.
         """
         missing = [name for name in dict.fromkeys(names) if name not in self._arrays]
         if missing:
@@ -98,25 +98,26 @@ class KeptColumns:
             # List this cache again, with its new size.
             KeptColumns._forget(self._number)
             # A column without values is one NaN with stride 0, which takes no memory.
-            size = sum(array.nbytes for array in self._arrays.values() if array.strides != (0,))
-            KeptColumns._bytes += size
-            KeptColumns._instances[self._number] = (ref(self), size)
+            own_bytes = sum(array.nbytes for array in self._arrays.values() if array.strides != (0,))
+            KeptColumns._bytes += own_bytes
+            KeptColumns._instances[self._number] = (ref(self), own_bytes)
         arrays = {name: self._arrays[name] for name in names}
         if self._number in KeptColumns._instances:
             KeptColumns._instances.move_to_end(self._number)
         # This cache, just moved to the end, is never cleared: its caller has asked for these columns.
         while KeptColumns._bytes > KEPT_BYTES and len(KeptColumns._instances) > 1:
-            oldest, (reference, _) = next(iter(KeptColumns._instances.items()))
-            if (columns := reference()) is not None:
-                columns._arrays.clear()
-            KeptColumns._forget(oldest)
+            oldest_number, (reference, _) = next(iter(KeptColumns._instances.items()))
+            oldest = reference()
+            if oldest is not None:
+                oldest._arrays.clear()
+            KeptColumns._forget(oldest_number)
         return arrays
 
     @staticmethod
     def _forget(number: int) -> None:
-        """Take the cache with this number off the list of caches that hold columns; its own columns are left alone."""
-        _, size = KeptColumns._instances.pop(number, (None, 0))
-        KeptColumns._bytes -= size
+        """Take the cache with this number off the list of caches, if it is there; its columns are left alone."""
+        _, listed_bytes = KeptColumns._instances.pop(number, (None, 0))
+        KeptColumns._bytes -= listed_bytes
 
     def __del__(self) -> None:
         KeptColumns._forget(self._number)
@@ -204,10 +205,10 @@ class RunFolder:
         """Return the content of `summary.json`, its checksum verified. ValueError also if `rounds.parquet` is missing."""
         path = self._path / "summary.json"
         content = read_json(path, "a run's summary")
-        for key, kind in (("name", str), ("policy", str), ("seed", int)):
+        for key, expected_type in (("name", str), ("policy", str), ("seed", int)):
             if key not in content:
                 raise ValueError(f"{path}: expected a run's summary, but key {key!r} is missing")
-            if not isinstance(content[key], kind):
+            if not isinstance(content[key], expected_type):
                 raise ValueError(f"{path}: expected a run's summary, but {key} = {content[key]!r}")
         if not self.has("rounds"):
             raise ValueError(f"{self._path}: expected a run folder, but rounds.parquet is missing")
@@ -263,6 +264,7 @@ class RunFolder:
 
     def _check(self, path: Path) -> None:
         """Raise ValueError if a file does not match its digest; files without a known digest pass."""
+        # `_digests` may replace `_remedy`: it is read first.
         digest = (self._digests or {}).get(path.name)
         if digest is not None and path.is_file():
             check_file(path, digest, self._remedy)
@@ -336,18 +338,18 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
     `expected` names the content in messages. ValueError: not JSON, damaged, or of a format that this reader does not know.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict) or "format" not in content:
+        parsed = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(parsed, dict) or "format" not in parsed:
             raise ValueError("it has no key 'format'")
-        inner = remove_checksum(content)
-    except json.JSONDecodeError as error:
+        content = remove_checksum(parsed)
+    except json.JSONDecodeError as error:  # a ValueError, too: this clause must come first
         raise ValueError(f"{path}: expected {expected}, but it is not JSON: {error}") from error
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: expected {expected}, but it is damaged, or something else: {error}") from error
-    if type(inner["format"]) is not int:
-        raise ValueError(f"{path}: expected {expected}, but its format is {inner['format']!r}, which is no whole number")
-    _check_format(str(path), inner["format"])
-    return inner
+    if type(content["format"]) is not int:
+        raise ValueError(f"{path}: expected {expected}, but its format is {content['format']!r}, which is no whole number")
+    _check_format(str(path), content["format"])
+    return content
 
 
 def check_table(place: str, table: TableName, schema: pa.Schema) -> list[str]:
@@ -357,9 +359,11 @@ def check_table(place: str, table: TableName, schema: pa.Schema) -> list[str]:
         ValueError: another table, an unknown format, or a column is missing that every run writes.
     """
     metadata: dict[bytes, bytes] = schema.metadata or {}
-    kind = metadata.get(b"netsim.table")
-    if kind != table.encode():
-        problem = "carries no table name" if kind is None else f"says it is table {kind.decode(errors='replace')!r}"
+    stated_name = metadata.get(b"netsim.table")
+    if stated_name != table.encode():
+        problem = "carries no table name"
+        if stated_name is not None:
+            problem = f"says it is table {stated_name.decode(errors='replace')!r}"
         raise ValueError(f"{place}: expected the {table} table of a run, but the file {problem}")
     _check_format(place, metadata.get(b"netsim.format", b"").decode(errors="replace"))
     missing = [name for name in COLUMNS[table] if name not in schema.names]
@@ -377,7 +381,8 @@ def select_columns(table: TableName, content: pa.Table, columns: Sequence[str]) 
 
     for name in columns:
         if name not in content.column_names:
-            content = content.append_column(name, pyarrow.nulls(content.num_rows, schema_of(table).field(name).type))
+            usual_type = schema_of(table).field(name).type
+            content = content.append_column(name, pyarrow.nulls(content.num_rows, usual_type))
     return content.select(list(columns))
 
 
@@ -395,13 +400,13 @@ def check_filled(place: str, table: TableName, content: pa.Table) -> None:
         if name not in content.column_names:
             continue
         column = content.column(name)
-        missing = column.null_count
-        if str(column.type) == "double":
-            missing = int(np.isnan(column.to_numpy()).sum())
-        if missing:
+        # Empty cells of floats become NaN in the array; a NaN that is stored is no value, either.
+        is_float = str(column.type) == "double"
+        empty_cells = int(np.isnan(column.to_numpy()).sum()) if is_float else column.null_count
+        if empty_cells:
             raise ValueError(
-                f"{place}: {missing} of {len(column)} values of the column {name} are missing, which no run leaves so: the file "
-                "was changed; run the scenario again"
+                f"{place}: {empty_cells} of {len(column)} values of the column {name} are missing, which no run leaves so: the "
+                "file was changed; run the scenario again"
             )
 
 

@@ -94,9 +94,10 @@ class Sweep:
             ]
             missing = [(str(run["label"]), int(run["seed"])) for run in content.get("missing", ())]
             name, baseline = str(content["name"]), str(content["baseline"])
-            if entries and all(entry.variant != baseline for entry in entries):
+            planned = [run["variant"] for run in content.get("missing", ())]
+            if entries and baseline in planned and all(entry.variant != baseline for entry in entries):
                 # Without a complete run of the baseline, the other variants are still usable.
-                baseline = entries[0].variant if baseline in [run["variant"] for run in content.get("missing", ())] else baseline
+                baseline = entries[0].variant
             smoothing_s = float(content.get("smoothing_s", 0.0))
             target = None if target is None else float(target)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -151,7 +152,8 @@ class Sweep:
             raise ValueError("variants = []: name at least one")
         labels = {self.labels[variant] for variant in variants}
         entries = [entry for variant in variants for entry in self.entries if entry.variant == variant]
-        return self._replace_entries(entries, variants[0], [(label, seed) for label, seed in self.missing if label in labels])
+        missing = [(label, seed) for label, seed in self.missing if label in labels]
+        return self._replace_entries(entries, baseline=variants[0], missing=missing)
 
     def run(self, variant: str, seed: int) -> Run:
         """Return the run of `variant` at `seed`; ValueError where the sweep has none."""

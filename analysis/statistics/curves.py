@@ -18,15 +18,19 @@ def moving_mean(values: ArrayLike, window: int) -> FloatArray:
     if window < 1:
         raise ValueError(f"window = {window!r}: must be >= 1")
     array = np.asarray(values, dtype=np.float64)
+    if not array.size:
+        return array
     # Each window is summed by itself: with differences of one running sum an infinite value would spoil all later means.
     padded = np.concatenate([np.zeros(window - 1), array])
-    sums = np.lib.stride_tricks.sliding_window_view(padded, window).sum(axis=1) if array.size else array
-    return np.asarray(sums / np.minimum(np.arange(1, array.size + 1), window), dtype=np.float64)
+    sums = np.lib.stride_tricks.sliding_window_view(padded, window).sum(axis=1)
+    counts = np.minimum(np.arange(1, array.size + 1), window)
+    return np.asarray(sums / counts, dtype=np.float64)
 
 
 def last_value(curve: Curve, until: float = math.inf) -> float:
     """Return the last value of a curve at or before the abscissa `until`; NaN if there is none."""
-    values = curve[1][curve[0] <= until]
+    x, y = curve
+    values = y[x <= until]
     return float(values[-1]) if values.size else math.nan
 
 

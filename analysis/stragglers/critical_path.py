@@ -69,10 +69,11 @@ def critical_path(run: RunRecords) -> pd.DataFrame:
     import pandas as pd
 
     links = _Walk(run).walk()
-    numbers = (run.tree or run).rounds["round"].to_numpy(np.int64)
-    columns = list(zip(*reversed(links), strict=True)) if links else [()] * len(Link._fields)
-    table = pd.DataFrame(dict(zip(("round", *Link._fields[1:]), map(list, columns), strict=True)))
-    table["round"] = numbers[table["round"].to_numpy(np.int64)]
+    links.reverse()
+    table = pd.DataFrame({field: [getattr(link, field) for link in links] for field in Link._fields})
+    round_numbers = (run.tree or run).rounds["round"].to_numpy(np.int64)
+    table["round_index"] = round_numbers[table["round_index"].to_numpy(np.int64)]
+    table = table.rename(columns={"round_index": "round"})
     for name in ("client", "attempt"):
         table[name] = pd.array([None if number == _NO_NUMBER else number for number in table[name]], "Int64")
     table = table.astype({"start_s": "float64", "end_s": "float64", "exact": "bool"})
@@ -109,8 +110,11 @@ class _Walk:
         self.round_index_of = {number: index for index, number in enumerate(rounds["round"].tolist())}
         beyond = [] if self.run.beyond is None else self.run.beyond.to_dict("records")
         self.attempts: list[dict[Hashable, Any]] = [*attempts.to_dict("records"), *beyond]
+        # Number of an attempt to its row in `attempts`.
         self.row_of = {attempt["number"]: row for row, attempt in enumerate(self.attempts)}
+        # The rounds of the server come first, those of edges after them.
         self.servers = len(self.rounds) if self.run.tree is None else self.run.tree.servers
+        # Number of the attempt of an edge to the index of the last round that the edge ran in it.
         self.last_of_term = {row["term"]: index for index, row in enumerate(self.rounds) if row.get("term")}
         self.round_index, self.time_s, self.exact = self.servers - 1, 0.0, True
         self.last_delivery = self._last_deliveries()
@@ -146,42 +150,45 @@ class _Walk:
 
     def _before_close(self, index: int) -> tuple[str, int] | None:
         """Walk from the close of a round to its cause."""
-        row = self.rounds[index]
-        self.time_s = row["end_s"]
+        closed = self.rounds[index]
+        self.time_s = closed["end_s"]
         if index < self.servers:
+            # The phases before are those of this round of the server.
             self.round_index = index
-        if row["closed_by"] == "end":
-            return self._to_attempt(self.row_of[row["closed_after"]], CLOCK)
-        if row["closed_by"] in _MESSAGE_CAUSES:
-            return self._before_message(row["closed_by"], row["closed_after"])
-        if row["closed_by"] == "schedule":
+        if closed["closed_by"] == "end":
+            return self._to_attempt(self.row_of[closed["closed_after"]], CLOCK)
+        if closed["closed_by"] in _MESSAGE_CAUSES:
+            return self._before_message(closed["closed_by"], closed["closed_after"])
+        if closed["closed_by"] == "schedule":
             # The close does not depend on the round. Its last delivery is named; the path before is attribution only.
             self.exact = False
             if index in self.last_delivery:
                 return self._to_attempt(self.last_delivery[index], CLOCK)
-        self._add(_NO_NUMBER, CLOCK, row["start_s"])
+        self._add(_NO_NUMBER, CLOCK, closed["start_s"])
         return "open", index
 
     def _before_opening(self, index: int) -> tuple[str, int] | None:
-        """Walk from the opening of a round to its cause."""
-        row = self.rounds[index]
-        before = self.round_index_of[row["opened_after"]] if row["opened_by"] == "close" else index - 1
+        """Walk from the opening of a round to its cause. None: the first round has no cause."""
+        opened = self.rounds[index]
+        cause, after = opened["opened_by"], opened["opened_after"]
+        if cause == "term":
+            return "arrived", self.row_of[after]
+        if cause == "end":
+            return self._to_attempt(self.row_of[after], BETWEEN)
+        # The other causes follow the close of an earlier round: the one that is named, or else the one before.
+        before = self.round_index_of[after] if cause == "close" else index - 1
         before_s = self.rounds[before]["end_s"] if index else 0.0
-        if row["opened_by"] == "term":
-            return "arrived", self.row_of[row["opened_after"]]
-        if row["opened_by"] == "end":
-            return self._to_attempt(self.row_of[row["opened_after"]], BETWEEN)
-        if row["opened_by"] == "return":
+        if cause == "return":
             # No client is named where this is null, which pandas may have read as NaN.
-            client = row["opened_after"]
-            self._add(_NO_NUMBER if client is None or client != client else int(client), ABSENT, before_s)
+            client = _NO_NUMBER if after is None or after != after else int(after)
+            self._add(client, ABSENT, before_s)
             self.exact = False
         else:
             self._add(_NO_NUMBER, BETWEEN, before_s)
         return ("close", before) if index else None
 
     def _before_arrival(self, row: int) -> tuple[str, int] | None:
-        """Walk from the arrival of a model at an edge to the beginning of its attempt."""
+        """Walk over the download of an edge's attempt, from the arrival of the model, to the cause of the attempt."""
         attempt = self.attempts[row]
         self._add(_NO_NUMBER, "download", attempt["download_start_s"], attempt["number"], attempt["edge"])
         return self._before_attempt(row)
@@ -192,20 +199,24 @@ class _Walk:
         return "attempt", row
 
     def _before_end(self, row: int) -> tuple[str, int] | None:
-        """Walk over the steps of an attempt, from its end or from a time within it, to its beginning."""
+        """Walk over the steps of an attempt, from its end or from a time within it, to its cause.
+
+        The attempt of an edge lasts a term, which is a number of rounds that the edge runs itself.
+        """
         attempt = self.attempts[row]
         if attempt["number"] in self.last_of_term:
-            # The edge ran rounds of its own: the last of them, and its causes, are on the path.
+            # The last round of the edge, and its causes, are on the path.
             if attempt["upload_start_s"] <= self.time_s:
                 self._add(_NO_NUMBER, "upload", attempt["upload_start_s"], attempt["number"], attempt["edge"])
             last = self.last_of_term[attempt["number"]]
-            if self.rounds[last]["end_s"] < attempt["compute_start_s"]:
+            last_close_s = self.rounds[last]["end_s"]
+            if last_close_s < attempt["compute_start_s"]:
                 # All rounds of the term were made before its model arrived: the edge sent its own at once.
                 return self._before_arrival(row)
-            if attempt["outcome"] == "aborted" and self.rounds[last]["end_s"] < self.time_s:
+            if attempt["outcome"] == "aborted" and last_close_s < self.time_s:
                 # The edge, or its members, went away in the middle of a round.
                 self.exact = False
-            self._add(_NO_NUMBER, CLOCK, self.rounds[last]["end_s"])
+            self._add(_NO_NUMBER, CLOCK, last_close_s)
             return "close", last
         if attempt["outcome"] == "aborted":
             # A departure does not wait for the attempt that it ends.
@@ -214,10 +225,10 @@ class _Walk:
             return "attempt", self.row_of[attempt["sent_after"]]
         return self._before_attempt(row)
 
-    def _before_message(self, kind: str, after: int) -> tuple[str, int]:
-        """Walk from the arrival of a message to the attempt at whose end (kind "message") or beginning it left."""
-        row = self.row_of[after]
-        if kind == "message":
+    def _before_message(self, cause: str, number: int) -> tuple[str, int]:
+        """Walk from the arrival of a message to the attempt `number`, at whose end (`cause` "message") or beginning it left."""
+        row = self.row_of[number]
+        if cause == "message":
             return self._to_attempt(row, MESSAGE)
         self._add(_NO_NUMBER, MESSAGE, self.attempts[row]["selected_s"])
         return "begun", row
@@ -229,24 +240,27 @@ class _Walk:
         """
         attempt = self.attempts[row]
         client = attempt["client"]
-        kind, after = attempt["begun_by"], attempt["begun_after"]
-        if kind in _MESSAGE_CAUSES:
-            return self._before_message(kind, after)
-        if kind == "earlier":
+        cause, after = attempt["begun_by"], attempt["begun_after"]
+        if cause in _MESSAGE_CAUSES:
+            return self._before_message(cause, after)
+        if cause == "earlier":
             # The update goes on from an earlier attempt.
             return "attempt", self.row_of[after]
         self._add(client, "queue", attempt["selected_s"])
-        if kind == "end":
+        if cause == "end":
             return self._to_attempt(self.row_of[after], ABSENT)
+        # Every other cause leads back to the opening of the round: one of these phases fills the time since.
         index = self._open_round_index(attempt["round"])
-        if kind == "schedule":
+        opening_s = self.rounds[index]["start_s"]
+        if cause == "schedule":
             # A fixed time of the clock, such as the time at which a peer sends.
-            self._add(_NO_NUMBER, CLOCK, self.rounds[index]["start_s"])
+            self._add(_NO_NUMBER, CLOCK, opening_s)
             self.exact = False
-        if kind == "return":
-            self._add(client, ABSENT, self.rounds[index]["start_s"])
+        elif cause == "return":
+            self._add(client, ABSENT, opening_s)
             self.exact = False
-        self._add(_NO_NUMBER, BEFORE, self.rounds[index]["start_s"])
+        else:
+            self._add(_NO_NUMBER, BEFORE, opening_s)
         return "open", index
 
     def _open_round_index(self, number: int) -> int:
@@ -254,12 +268,14 @@ class _Walk:
         index = self.round_index_of.get(number)
         if index is not None and self.rounds[index]["start_s"] <= self.time_s:
             return index
-        return max(0, bisect_right([round["start_s"] for round in self.rounds], self.time_s) - 1)
+        openings_s = [round["start_s"] for round in self.rounds]
+        return max(0, bisect_right(openings_s, self.time_s) - 1)
 
     def _add_steps(self, attempt: dict[Hashable, Any], *, exact: bool) -> bool:
-        """Add the steps of an attempt that began before the time of the walk.
+        """Add the steps of an attempt that began before the time of the walk, the last first.
 
-        Return False if the end of another attempt let it send, so that the walk continues there.
+        Return False if the end of another attempt let it send: the steps before its upload are left out, and the walk continues
+        with that other attempt.
         """
         self.exact, client, edge = exact, attempt["client"], attempt.get("edge")
         for phase in ("upload", "compute", "download"):
@@ -267,12 +283,13 @@ class _Walk:
             if not start_s <= self.time_s:  # NaN: not reached
                 continue
             self._add(client, phase, start_s, attempt["number"], edge)
-            if phase == "upload" and attempt["sent_after"] in self.row_of:
-                return False
-            if phase == "upload" and attempt["compute_end_s"] < start_s:
-                # The update queued behind the answer to a probe, which the path does not cover.
-                self.exact = False
-                self._add(client, "queue", attempt["compute_end_s"])
+            if phase == "upload":
+                if attempt["sent_after"] in self.row_of:
+                    return False
+                if attempt["compute_end_s"] < start_s:
+                    # The update queued behind the answer to a probe, which the path does not cover.
+                    self.exact = False
+                    self._add(client, "queue", attempt["compute_end_s"])
         return True
 
     def _last_deliveries(self) -> dict[int, int]:
@@ -284,7 +301,8 @@ class _Walk:
         rounds, attempts = source.rounds, source.attempts
         delivered = attempts[attempts["outcome"] == "delivered"].sort_values("outcome_s", kind="stable")
         if self.run.carries:
-            places = np.searchsorted(rounds["end_s"].to_numpy(), delivered["outcome_s"].to_numpy())
+            round_indexes = np.searchsorted(rounds["end_s"].to_numpy(), delivered["outcome_s"].to_numpy())
         else:
-            places = np.searchsorted(rounds["round"].to_numpy(), delivered["round"].to_numpy())
-        return dict(zip(places.tolist(), delivered.index.tolist(), strict=True))
+            round_indexes = np.searchsorted(rounds["round"].to_numpy(), delivered["round"].to_numpy())
+        # In the order of time: of several deliveries of a round, the last one stays.
+        return dict(zip(round_indexes.tolist(), delivered.index.tolist(), strict=True))
