@@ -173,8 +173,8 @@ def _check_worlds(folders: Sequence[Path], entries: Sequence[SweepEntry]) -> Non
         shown = next(difference for difference in differences if difference is not None)
         raise ValueError(
             f"{path}: {shown.key} = {shown.first!r}, but {paths[0]} has {shown.second!r}: differences at equal seeds mean "
-            "nothing between different tasks. Compare runs that share clients, data, partition and network, or make both variants of one "
-            "sweep, which sets them side by side knowingly"
+            "nothing between different tasks. Compare runs that share clients, data, partition and network, or make both "
+            "variants of one sweep, which sets them side by side knowingly"
         )
 
 
