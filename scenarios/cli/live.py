@@ -94,7 +94,9 @@ class Look:
 
     def _share(self, round: int, time_s: float) -> float:
         """Return the share of the run that is done after `round` rounds and `time_s` simulated seconds; 0 without any limit."""
-        return max(round / self.rounds if self.rounds else 0.0, time_s / self.limit_s if self.limit_s else 0.0)
+        share_of_rounds = round / self.rounds if self.rounds else 0.0
+        share_of_time = time_s / self.limit_s if self.limit_s else 0.0
+        return max(share_of_rounds, share_of_time)
 
     @property
     def left_s(self) -> float:

@@ -256,7 +256,8 @@ class _WaitMessages:
     def line(self, waits: dict[int, str]) -> str:
         """Return a line on the first run that waits for something new; empty if none does, or if the last line is recent.
 
-        `waits`: clients or steps that a long round waits for, as text, by number of the run.
+        With a line, `waits` becomes what is known: only other waits are new from then on. `waits`: clients or steps that a long
+        round waits for, as text, by number of the run.
         """
         new = {index: text for index, text in waits.items() if self._shown.get(index) != text}
         now = time.perf_counter()
@@ -267,9 +268,11 @@ class _WaitMessages:
         runs = self._planned.runs
         # Runs of seeds that sequential stopping adds come after the planned ones.
         name = f"{runs[first].label}, seed {runs[first].seed}" if first < len(runs) else f"run {first + 1}, of a further seed"
+        line = f"{name}: {new[first]}"
         others = len(waits) - 1
-        note = f" ({others} more {'run has' if others == 1 else 'runs have'} such a round)" if others else ""
-        return f"{name}: {new[first]}{note}"
+        if others:
+            line += f" ({others} more {'run has' if others == 1 else 'runs have'} such a round)"
+        return line
 
 
 @contextmanager

@@ -213,11 +213,10 @@ def compare(
         if out is not None:
             with writing(out):
                 out.mkdir(parents=True, exist_ok=True)
-                written = [
-                    write_comparison(gathered, out / "comparison.csv", comparison=comparison),
-                    *(save_figure(picture.figure, out / f"{picture.name}.{suffix}") for picture in drawn for suffix in formats),
-                    *save_all(gathered, out, settings, formats),
-                ]
+                written = [write_comparison(gathered, out / "comparison.csv", comparison=comparison)]
+                for picture in drawn:
+                    written += [save_figure(picture.figure, out / f"{picture.name}.{suffix}") for suffix in formats]
+                written += save_all(gathered, out, settings, formats)
             for path in written:
                 out_console.print(f"written: {path}", soft_wrap=True)
     except (ValueError, OSError) as error:
@@ -258,10 +257,12 @@ def trace(
     from scenarios.runs.folders.replacement import add_files, writing
     from scenarios.workers.scratch import temporary_folder
 
-    match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds or "1..1")
-    if match is None or int(match[1]) > int(match[2]):
-        raise UserError(f"--rounds {rounds!r}: must be a range such as 1..50")
-    first, last = (int(match[1]), int(match[2])) if rounds is not None else (1, None)
+    first, last = 1, None
+    if rounds is not None:
+        match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds)
+        if match is None or int(match[1]) > int(match[2]):
+            raise UserError(f"--rounds {rounds!r}: must be a range such as 1..50")
+        first, last = int(match[1]), int(match[2])
     name = "trace.json.gz"
     try:
         if out is not None:

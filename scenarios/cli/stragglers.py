@@ -44,10 +44,11 @@ def what_if(
     from scenarios.runs.what_if.answers import what_if as simulate_changes
     from scenarios.runs.what_if.changes import Change
 
+    cables = link or (None,)  # None: all cables
     changes = [
         *(Change("without", client) for client in without or ()),
         *(Change("deadline", seconds) for seconds in deadline or ()),
-        *(Change("bandwidth", factor, name) for factor in bandwidth or () for name in link or (None,)),
+        *(Change("bandwidth", factor, cable) for factor in bandwidth or () for cable in cables),
     ]
     if link and not bandwidth:
         raise UserError(f"--link {link[0]}: says which bandwidth; give --bandwidth FACTOR, too")
@@ -119,16 +120,16 @@ def stragglers(
     by_client = table.sort_values("saved_s" if exact else "path_s", ascending=False, kind="stable")
     out_console.print(_seconds_table(by_client, "client"))
     path = within(critical_path(view), only)
-    shares = (path["end_s"] - path["start_s"]).groupby(path["phase"]).sum().sort_values(ascending=False)
-    words = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in shares.items())
+    by_phase_s = (path["end_s"] - path["start_s"]).groupby(path["phase"]).sum().sort_values(ascending=False)
+    phases = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in by_phase_s.items())
     where = "up to the last close" if only is None else f"in rounds {only[0]} to {only[1]}"
-    out_console.print(f"\ncritical path, {float(shares.sum()):.2f} s {where}: {words}", soft_wrap=True)
+    out_console.print(f"\ncritical path, {float(by_phase_s.sum()):.2f} s {where}: {phases}", soft_wrap=True)
     limits = path_limits(run, path)
     if len(limits):
         by_link = limits.groupby("link")["limited_s"].sum().sort_values(ascending=False, kind="stable")
-        words = ", ".join(f"{link} {seconds:.2f} s" for link, seconds in by_link.head(_LINKS).items())
+        links = ", ".join(f"{link} {seconds:.2f} s" for link, seconds in by_link.head(_LINKS).items())
         further = f" and {len(by_link) - _LINKS} more" if len(by_link) > _LINKS else ""
-        out_console.print(f"of these, links limited transfers for {by_link.sum():.2f} s: {words}{further}", soft_wrap=True)
+        out_console.print(f"of these, links limited transfers for {by_link.sum():.2f} s: {links}{further}", soft_wrap=True)
     words = "Columns are seconds, but for rounds and times last; by: by how much all others had ended earlier where it was last"
     words += ", added up"
     if exact:
@@ -185,6 +186,7 @@ def _seconds_table(frame: Any, name: str) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
 
     known = [column for column in ("rounds", "last", "stretch_s", *_PHASES, "path_s", "saved_s") if column in frame]
+    # Most runs resend nothing: that column would only hold zeros.
     columns = [column for column in known if column != "resend_s" or frame[column].any()]
     table.add_column(name, justify="right", overflow="fold")
     for column in columns:

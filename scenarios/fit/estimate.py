@@ -120,8 +120,10 @@ class Estimates:
 
     def hold_last_laws(self) -> Estimates:
         """Return the estimates that hold after the last change point, for a scenario that begins there."""
-        last = {key: replace(fit.later[-1], first_round=1) if fit.later else fit for key, fit in self.phases.items()}
-        return replace(self, phases=last)
+        last_fits = {}
+        for key, fit in self.phases.items():
+            last_fits[key] = replace(fit.later[-1], first_round=1) if fit.later else fit
+        return replace(self, phases=last_fits)
 
 
 def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: float | None = None) -> Estimates:
@@ -155,27 +157,43 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
                 links[link, group] = _fit_link(log, rows, link, group, forced.get(link))
                 continue
             seeks_changes = _CHANGES not in forced
-            fit = phases[phase, group] = _fit_phase(rows, phase, group, forced.get(phase), cautions, log, seeks_changes)
+            fit = _fit_phase(rows, phase, group, forced.get(phase), cautions, log, seeks_changes)
+            phases[phase, group] = fit
             if link is not None and fit.speed is not None:
                 varying = _fit_varying_link(rows, fit, link)
-                links |= {} if varying is None else {(link, group): varying}
+                if varying is not None:
+                    links[link, group] = varying
     # A scenario gives a link either laws or numbers, so keep laws only for links where all classes have one.
-    links = {(link, group): fit for (link, group), fit in links.items() if all((link, other) in links for other in log.classes)}
+    whole_links = [link for link in RATES if all((link, group) in links for group in log.classes)]
+    links = {(link, group): fit for (link, group), fit in links.items() if link in whole_links}
     attempts = log.attempts()
     per_round = int(np.median(attempts.groupby("round").size())) if len(attempts) else len(log.names)
-    first = log.first or (None if deadline_s is not None else _deliveries_at_close(attempts))
+    first = log.first
+    if first is None and deadline_s is None:
+        first = _deliveries_at_close(attempts)
     if deadline_s is None:
         deadline_s = log.deadline_s
     if deadline_s is None and first is None:
         cut_off = attempts.loc[attempts["late"] & attempts["cut"], "seconds"]
         deadline_s = float(cut_off.max()) if len(cut_off) else None
     for (phase, group), loss in losses.items():
-        if loss.laws[0].number and loss.laws[0].lost.value == 1.0:
+        best_law = loss.laws[0]
+        if best_law.number and best_law.lost.value == 1.0:
             cautions.append(f"{phase} of class {group}: every transmission was lost; the scenario delivers none of them")
     if log.phases() == ["total"]:
         cautions.append("the log has one duration an update: its phases cannot be told apart, and one law holds for their sum")
     presence = fit_presence(log, forced.get(PRESENT))
-    return Estimates(log, phases, losses, per_round, deadline_s, first, cautions, links, presence)
+    return Estimates(
+        log=log,
+        phases=phases,
+        losses=losses,
+        per_round=per_round,
+        deadline_s=deadline_s,
+        first=first,
+        cautions=cautions,
+        links=links,
+        presence=presence,
+    )
 
 
 def _deliveries_at_close(attempts: pd.DataFrame) -> int | None:
@@ -189,7 +207,8 @@ def _deliveries_at_close(attempts: pd.DataFrame) -> int | None:
     deliveries = attempts.groupby("round")["delivered"].sum()[late["round"].unique()]
     if len(deliveries) < _LEAST_CLOSES or deliveries.nunique() > 1 or deliveries.iloc[0] == 0:
         return None
-    return None if len(cut_s) and np.ptp(cut_s) <= _DEADLINE_SPREAD * cut_s.max() else int(deliveries.iloc[0])
+    has_deadline = len(cut_s) > 0 and np.ptp(cut_s) <= _DEADLINE_SPREAD * cut_s.max()
+    return None if has_deadline else int(deliveries.iloc[0])
 
 
 def _check_laws(forced: Mapping[str, str], log: Log) -> None:
@@ -276,15 +295,17 @@ def _fit_phase(
             changes = change_rounds(rows, AMOUNTS[phase] if fit_to_all.speed is not None else None)
     except NoRupturesError as error:
         cautions.append(f"{where}: {error}")
-    edges = [0, *changes, int(rows["round"].max()) + 1]
-    pieces = [rows[rows["round"].between(first, end - 1)] for first, end in pairwise(edges)] if changes else [rows]
-    parts = _fit_parts(pieces, fit_to_all, forced, log) if changes else [fit_to_all]
+    # Rows between change points, and the fit of each; all rows and one fit without changes.
+    pieces, parts = [rows], [fit_to_all]
     if changes:
-        remedy = (
-            "the scenario has them as changes" if parts else "one law is fitted to all: a part has too few durations of its own"
-        )
+        edges = [0, *changes, int(rows["round"].max()) + 1]
+        between = [rows[rows["round"].between(first, end - 1)] for first, end in pairwise(edges)]
+        fits = _fit_parts(between, fit_to_all, forced, log)
+        remedy = "one law is fitted to all: a part has too few durations of its own"
+        if fits:
+            pieces, parts = between, fits
+            remedy = "the scenario has them as changes"
         cautions.append(f"{where}: the durations change at round {', '.join(map(str, changes))}; {remedy}")
-    pieces, parts = (pieces, parts) if parts else ([rows], [fit_to_all])
     for piece, part in zip(pieces, parts, strict=True):
         since = f" from round {part.first_round}" if part.first_round > 1 else ""
         cautions += _find_doubts(piece, part, where + since)
@@ -300,7 +321,8 @@ def _fit_rows(rows: pd.DataFrame, phase: str, group: str, forced: str | None) ->
         laws = _choose_first(laws, forced)
     amount = AMOUNTS.get(phase)
     amounts = rows[amount].to_numpy(np.float64) if amount else np.full(len(rows), np.nan)
-    typical = float(np.median(amounts)) if len(amounts) and np.isfinite(amounts).all() and (amounts > 0).all() else None
+    amounts_known = len(amounts) > 0 and bool(np.isfinite(amounts).all() and (amounts > 0).all())
+    typical = float(np.median(amounts)) if amounts_known else None
     by_amount = forced is None and amounts_differ(amounts) and seconds.min() > 0
     speed = fit_speed(seconds, cut, amounts) if by_amount else None
     return PhaseFit(phase, group, durations, laws, speed, typical)
@@ -326,8 +348,10 @@ def _fit_parts(pieces: list[pd.DataFrame], fit_to_all: PhaseFit, forced: str | N
         fits = [_fit_rows(piece, fit_to_all.phase, fit_to_all.group, forced) for piece in pieces]
     except UnfitError:
         return []
-    if len({fit.speed is None for fit in fits}) > 1 or min(fit.durations.complete for fit in fits) < _FEW_DURATIONS:
+    only_some_have_speeds = len({fit.speed is None for fit in fits}) > 1
+    if only_some_have_speeds or min(fit.durations.complete for fit in fits) < _FEW_DURATIONS:
         return []
+    # Kinds of law that fit every piece. An empirical law has no parameters that could change.
     kinds = set.intersection(*({law.kind for law in fit.laws if law.parameters} for fit in fits))
     if not kinds or forced == "empirical":
         return []
@@ -336,8 +360,9 @@ def _fit_parts(pieces: list[pd.DataFrame], fit_to_all: PhaseFit, forced: str | N
         return sum(law.aic for fit in fits for law in fit.laws if law.kind == kind)
 
     kind = forced or min(sorted(kinds), key=total_aic)
-    first_rounds = [int(piece.loc[piece["round"] > 0, "round"].min()) for piece in pieces[1:]]
-    starts = [1, *(int(np.searchsorted(numbers, first)) + 1 for first in first_rounds)]
+    first_numbers = [int(piece.loc[piece["round"] > 0, "round"].min()) for piece in pieces[1:]]
+    # Rounds of the scenario count from 1 without gaps; numbers of rounds in a log may have gaps.
+    starts = [1, *(int(np.searchsorted(numbers, first)) + 1 for first in first_numbers)]
     return [
         replace(fit, laws=_choose_first(fit.laws, kind), first_round=start, typical=fit_to_all.typical)
         for fit, start in zip(fits, starts, strict=True)
@@ -372,10 +397,12 @@ def _autocorrelation(rows: pd.DataFrame) -> float:
     logs = np.log(complete["seconds"].to_numpy(np.float64))
     clients = complete["client"].to_numpy()
     centred = logs - complete.assign(log=logs).groupby("client")["log"].transform("mean").to_numpy()
-    same = clients[1:] == clients[:-1]
-    if same.sum() < 3 * _FEW_DURATIONS or not np.any(centred):
+    # Pairs of successive rows are of one client, or of two.
+    of_one_client = clients[1:] == clients[:-1]
+    if of_one_client.sum() < 3 * _FEW_DURATIONS or not np.any(centred):
         return 0.0
-    return float((centred[1:] * centred[:-1])[same].mean() / np.mean(centred**2))
+    products = (centred[1:] * centred[:-1])[of_one_client]
+    return float(products.mean() / np.mean(centred**2))
 
 
 def _outcomes(rows: pd.DataFrame) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
@@ -384,15 +411,15 @@ def _outcomes(rows: pd.DataFrame) -> np.ndarray[tuple[int, int], np.dtype[np.int
     Without rounds the columns are each client's transmissions in their order.
     """
     complete = rows[~rows["cut"]]
-    clients = np.unique(complete["client"], return_inverse=True)[1]
-    numbers = complete["round"].to_numpy(np.int64)
-    if len(numbers) and (numbers == 0).any():
-        numbers = complete.groupby("client").cumcount().to_numpy(np.int64) + 1
-    if not len(numbers):
+    if not len(complete):
         return np.full((1, 1), UNSEEN, np.int64)
-    first, last = int(numbers.min()), int(numbers.max())
+    _, clients = np.unique(complete["client"], return_inverse=True)
+    rounds = complete["round"].to_numpy(np.int64)
+    if (rounds == 0).any():
+        rounds = complete.groupby("client").cumcount().to_numpy(np.int64) + 1
+    first, last = int(rounds.min()), int(rounds.max())
     table = np.full((int(clients.max()) + 1, last - first + 1), UNSEEN, np.int64)
-    table[clients, numbers - first] = complete["lost"].to_numpy(np.int64)
+    table[clients, rounds - first] = complete["lost"].to_numpy(np.int64)
     return table
 
 

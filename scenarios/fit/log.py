@@ -84,7 +84,9 @@ class Log:
     def phase(self, phase: str, group: str | None = None) -> pd.DataFrame:
         """Return the rows of a phase, of one class or of all."""
         matches = self.rows["phase"] == phase
-        return self.rows[matches if group is None else matches & (self.rows["group"] == group)]
+        if group is not None:
+            matches &= self.rows["group"] == group
+        return self.rows[matches]
 
     def phases(self) -> list[str]:
         """Return the phases that the log has, in the order in which they happen."""
@@ -182,39 +184,42 @@ def attempts_log(attempts: pd.DataFrame, rounds: pd.DataFrame | None) -> pd.Data
     import pandas as pd
 
     outcome_of_attempt = attempts["outcome"].astype(str)
-    closes = np.full(len(attempts), np.nan)
+    close_s = np.full(len(attempts), np.nan)
     if rounds is not None:
-        closes = attempts["round"].map(rounds.set_index("round")["end_s"]).to_numpy(np.float64)
+        close_s = attempts["round"].map(rounds.set_index("round")["end_s"]).to_numpy(np.float64)
     end_of_attempt_s = attempts["outcome_s"].to_numpy(np.float64)
     was_late, was_in_flight = (outcome_of_attempt == "late").to_numpy(), (outcome_of_attempt == "in_flight").to_numpy()
-    arrived_late = was_late & (end_of_attempt_s > closes)
-    late = was_late | (was_in_flight & (end_of_attempt_s >= closes))
+    arrived_late = was_late & (end_of_attempt_s > close_s)
+    late = was_late | (was_in_flight & (end_of_attempt_s >= close_s))
     cut_short = outcome_of_attempt.isin(["late", "aborted", "in_flight"]).to_numpy() & ~arrived_late
     # Phase -> column of the start of the next phase.
     next_start = {"download": "compute_start_s", "compute": "upload_start_s", "upload": None}
+    size_column = {"download": "bytes_down", "upload": "bytes_up"}
     parts = []
     for phase, after in next_start.items():
-        start, end = (attempts[f"{phase}_{side}_s"].to_numpy(np.float64) for side in ("start", "end"))
-        begun = np.isfinite(start)
-        last = np.ones(len(start), np.bool_) if after is None else attempts[after].isna().to_numpy()
+        start_s = attempts[f"{phase}_start_s"].to_numpy(np.float64)
+        recorded_end_s = attempts[f"{phase}_end_s"].to_numpy(np.float64)
+        has_end = np.isfinite(recorded_end_s)
+        begun = np.isfinite(start_s)
+        # True if the attempt began no further phase: its outcome is that of this phase.
+        is_last = np.ones(len(attempts), np.bool_) if after is None else attempts[after].isna().to_numpy()
         # A client that waits for a sub-channel has finished training, though it has not begun to send.
-        waits = np.isfinite(end) & (end < end_of_attempt_s)
-        cut = begun & last & cut_short & ~waits
-        end = np.where(np.isfinite(end), end, end_of_attempt_s)
-        lost = begun & last & (outcome_of_attempt == "lost").to_numpy()
+        waits = has_end & (recorded_end_s < end_of_attempt_s)
+        cut = begun & is_last & cut_short & ~waits
+        lost = begun & is_last & (outcome_of_attempt == "lost").to_numpy()
         outcome = np.where(cut, np.where(late, "late", "aborted"), np.where(lost, "lost", ""))
         # Mark all phases of the attempt, because an upload that takes no time has no row.
         outcome = np.where(begun & arrived_late, "overdue", outcome)
-        size = {"download": "bytes_down", "upload": "bytes_up"}.get(phase)
+        samples = attempts["samples"].astype(float) if phase == "compute" and "samples" in attempts else np.nan
         part = pd.DataFrame(
             {
                 "client": attempts["client"],
                 "round": attempts["round"],
                 "phase": phase,
-                "start_s": start,
-                "end_s": end,
-                "bytes": np.nan if size is None else attempts[size].astype(float),
-                "samples": attempts["samples"].astype(float) if phase == "compute" and "samples" in attempts else np.nan,
+                "start_s": start_s,
+                "end_s": np.where(has_end, recorded_end_s, end_of_attempt_s),
+                "bytes": attempts[size_column[phase]].astype(float) if phase in size_column else np.nan,
+                "samples": samples,
                 "outcome": outcome,
                 "class": attempts["group"].astype(object) if "group" in attempts else None,
             }

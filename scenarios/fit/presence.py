@@ -64,13 +64,16 @@ def fit_presence(log: Log, kind: str | None = None) -> FittedPresence | None:
     _check_no_overlap(log, rows)
     if kind == "markov":
         return _fit_markov(log, rows)
-    return _fit_diurnal(log, rows) if kind == "diurnal" else FittedPresence("trace", {"kind": "trace"}, len(rows))
+    if kind == "diurnal":
+        return _fit_diurnal(log, rows)
+    return FittedPresence("trace", {"kind": "trace"}, len(rows))
 
 
 def _check_no_overlap(log: Log, rows: pd.DataFrame) -> None:
     """Raise UserError if two intervals of presence of one client overlap."""
-    same = rows["client"].to_numpy()[1:] == rows["client"].to_numpy()[:-1]
-    overlaps = same & (rows["start_s"].to_numpy()[1:] < rows["end_s"].to_numpy()[:-1])
+    client, start_s, end_s = (rows[name].to_numpy() for name in ("client", "start_s", "end_s"))
+    # Each row after the first, compared with the row before; rows are sorted by client and time.
+    overlaps = (client[1:] == client[:-1]) & (start_s[1:] < end_s[:-1])
     if overlaps.any():
         row = int(rows.index[np.flatnonzero(overlaps)[0] + 1]) + 1
         raise UserError(f"{log.source}: row {row}: client is present twice at once; merge intervals that overlap")
@@ -84,33 +87,36 @@ def _fit_markov(log: Log, rows: pd.DataFrame) -> FittedPresence:
     """
     last_s = float(rows["end_s"].max())
     cut = (rows["cut"] | (rows["end_s"] >= last_s)).to_numpy()
-    same = rows["client"].to_numpy()[1:] == rows["client"].to_numpy()[:-1]
+    # True if the next row is of the same client.
+    has_next = rows["client"].to_numpy()[1:] == rows["client"].to_numpy()[:-1]
     # Start of the client's next interval, or the end of the log.
-    next_s = np.append(np.where(same, rows["start_s"].to_numpy()[1:], last_s), last_s)
+    next_s = np.append(np.where(has_next, rows["start_s"].to_numpy()[1:], last_s), last_s)
     frame = rows.assign(
         group=np.array(log.groups, dtype=object)[rows["client"]],
         on_s=rows["end_s"] - rows["start_s"],
         off_s=np.where(cut, 0.0, next_s - rows["end_s"]),
         leaves=~cut,
-        returns=np.append(same, False) & ~cut,
+        returns=np.append(has_next, False) & ~cut,
     )
     parameters: dict[str, Estimate] = {}
     for group, part in frame.groupby("group"):
         for name, seconds, ends in (("mean_on_s", "on_s", "leaves"), ("mean_off_s", "off_s", "returns")):
-            number, total = int(part[ends].sum()), float(part[seconds].sum())
-            if number == 0 or total <= 0:
+            number, total_s = int(part[ends].sum()), float(part[seconds].sum())
+            if number == 0 or total_s <= 0:
                 event = "leaves" if ends == "leaves" else "comes back"
                 raise UserError(f"{log.source}: presence of class {group!r}: no client {event}; use --law present=trace")
-            low, high = (2 * total / float(stats.chi2.ppf(p, 2 * number)) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
-            parameters[f"{group} {name}"] = Estimate(total / number, low, high)
+            # The exact interval of an exponential mean.
+            low = 2 * total_s / float(stats.chi2.ppf((1 + LEVEL) / 2, 2 * number))
+            high = 2 * total_s / float(stats.chi2.ppf((1 - LEVEL) / 2, 2 * number))
+            parameters[f"{group} {name}"] = Estimate(total_s / number, low, high)
     absent = [group for group in log.classes if f"{group} mean_on_s" not in parameters]
     if absent:
         raise UserError(f"{log.source}: class {absent[0]!r} has no row of phase 'present'; use --law present=trace")
-    keys = ("mean_on_s", "mean_off_s")
-    values = {key: {group: round_digits(parameters[f"{group} {key}"].value) for group in log.classes} for key in keys}
-    is_single = len(log.classes) == 1
-    table = {key: next(iter(by_class.values())) if is_single else {"by_group": by_class} for key, by_class in values.items()}
-    return FittedPresence("markov", {"kind": "markov", **table}, len(rows), parameters)
+    table: dict[str, Any] = {"kind": "markov"}
+    for key in ("mean_on_s", "mean_off_s"):
+        by_class = {group: round_digits(parameters[f"{group} {key}"].value) for group in log.classes}
+        table[key] = by_class[log.classes[0]] if len(by_class) == 1 else {"by_group": by_class}
+    return FittedPresence("markov", table, len(rows), parameters)
 
 
 def _fit_diurnal(log: Log, rows: pd.DataFrame) -> FittedPresence:

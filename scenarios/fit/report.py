@@ -60,16 +60,13 @@ def _phase_blocks(fit: PhaseFit) -> list[Block]:
         ]
         cells = (["parameter", "value", "from", "to"], rows)
         blocks.append(Table(f"speed-{fit.phase}-{_name_suffix(fit)}", "Time by amount", cells, "95 % intervals"))
-    rows = [
-        [
-            law.kind,
-            ", ".join(f"{key} = {value.value:.4g}" for key, value in law.parameters.items()) or f"{len(law.values_s)} quantiles",
-            "" if law.values_s else f"{law.aic:.1f}",
-            f"{law.deviation:.3f}",
-            f"{100 * law.beyond:.1f}",
-        ]
-        for law in fit.laws
-    ]
+    rows = []
+    for law in fit.laws:
+        # The empirical law has quantiles in place of parameters, and no criterion of Akaike.
+        parameters = ", ".join(f"{key} = {value.value:.4g}" for key, value in law.parameters.items())
+        aic = "" if law.values_s else f"{law.aic:.1f}"
+        texts = [parameters or f"{len(law.values_s)} quantiles", aic, f"{law.deviation:.3f}", f"{100 * law.beyond:.1f}"]
+        rows.append([law.kind, *texts])
     header = ["law", "parameters", "AIC", "largest deviation", "beyond the log (%)"]
     note = "The first law is used. Deviation: largest distance to the measured distribution. Beyond the log laws extrapolate."
     name = f"laws-{fit.phase}-{_name_suffix(fit)}"
@@ -133,7 +130,7 @@ def _presence_blocks(presence: FittedPresence) -> list[Block]:
 def _prediction_blocks(name: str, predictions: Sequence[Prediction], seeds: int, rounds: str) -> list[Block]:
     """Return the verdict and the table of a predictive check. `rounds`: the rounds that it predicts, for the note."""
     outside = [prediction.name for prediction in predictions if not prediction.agrees]
-    verdict = "Every measured figure lies in its band." if not outside else f"Outside of their bands: {', '.join(outside)}."
+    verdict = f"Outside of their bands: {', '.join(outside)}." if outside else "Every measured figure lies in its band."
     rows = []
     for prediction in predictions:
         numbers = (prediction.measured, prediction.simulated, prediction.low, prediction.high)

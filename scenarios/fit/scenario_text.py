@@ -97,7 +97,8 @@ def _join_classes(laws: Mapping[str, Mapping[str, object]]) -> Mapping[str, Any]
 def _changes_text(fits: list[PhaseFit]) -> str:
     """Return the change points of a phase as text, in order of rounds: `[[compute.changes]]` or those of another table."""
     text = ""
-    for part in sorted((part for fit in fits for part in fit.later), key=lambda part: (part.first_round, part.group)):
+    parts = [part for fit in fits for part in fit.later]
+    for part in sorted(parts, key=lambda part: (part.first_round, part.group)):
         keys: Tables = {"at_round": part.first_round}
         if len(fits) > 1:
             keys["clients"] = part.group
@@ -136,23 +137,27 @@ def _loss_text(losses: list[LossFit]) -> str:
     comments = []
     for loss in losses:
         lost = loss.laws[0].lost
+        aic = ", ".join(f"{law.kind} {law.aic:.1f}" for law in loss.laws)
         comments.append(
             f"# losses, {loss.group}: n = {loss.laws[0].number}, lost {lost.value:.4f} [{lost.low:.4f}, {lost.high:.4f}]; "
-            f"AIC: {', '.join(f'{law.kind} {law.aic:.1f}' for law in loss.laws)}"
+            f"AIC: {aic}"
         )
     return "\n".join(comments) + "\n" + _channel_text(_LOSSES[losses[0].phase], losses)
 
 
 def _channel_text(table: str, losses: list[LossFit]) -> str:
     """Return the channel of a table as text. All classes get one kind: a Gilbert-Elliott chain if one of them needs it."""
+    channel: dict[str, Any]
     if any(loss.laws[0].kind == "gilbert-elliott" for loss in losses):
+        channel = {"kind": "gilbert-elliott"}
         chains = {loss.group: _chain_parameters(loss) for loss in losses}
-        names = next(iter(chains.values())).keys()
-        keys = {name: _join_numbers({group: chain[name] for group, chain in chains.items()}, float) for name in names}
-        channel = {"kind": "gilbert-elliott", **keys}
+        # All chains have the same parameters.
+        for name in chains[losses[0].group]:
+            by_class = {group: chain[name] for group, chain in chains.items()}
+            channel[name] = _join_numbers(by_class, float)
     else:
-        shares = {loss.group: 1.0 - loss.laws[0].lost.value for loss in losses}
-        channel = {"kind": "bernoulli", "success": _join_numbers(shares, lambda share: share)}
+        success = {loss.group: 1.0 - loss.laws[0].lost.value for loss in losses}
+        channel = {"kind": "bernoulli", "success": _join_numbers(success, float)}
     return f"[{table}.channel]\n" + _toml_lines(channel)
 
 

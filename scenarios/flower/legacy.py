@@ -160,7 +160,8 @@ def _follow_nodes(mail: _Mail, manager: Any, proxy: Any) -> None:
     def update() -> None:
         """Register nodes that came, and unregister nodes that left."""
         present = mail.get_node_ids()
-        for node in [node for node in proxies if node not in present]:
+        gone = [node for node in proxies if node not in present]
+        for node in gone:
             manager.unregister(proxies.pop(node))
         for node in present:
             if node not in proxies:

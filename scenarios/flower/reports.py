@@ -66,19 +66,21 @@ class Reports:
         self._server |= {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
 
     def take(self) -> ReportedEvaluation | None:
-        """Return the reports since the last call, or None without any."""
+        """Return the reports since the last call, and forget them; None without any."""
         if not (self._server or self._sums):
             return None
-        means = {kind: {name: total / weight for name, (total, weight) in sums.items()} for kind, sums in self._sums.items()}
+        # Kind of reply to the means of its metrics over clients.
+        means: dict[str, dict[str, float]] = {}
+        for kind, sums in self._sums.items():
+            means[kind] = {name: total / weight for name, (total, weight) in sums.items()}
         evaluation, training, server = means.get("evaluate", {}), means.get("train", {}), self._server
         self._sums, self._server = {}, {}
-        loss = _metric("loss", self.loss_key, server, evaluation)
         metrics: dict[str, float] = {}
         for source, values in sorted({**means, "server": server}.items()):
             metrics.update(_add_source(source, values))
         return ReportedEvaluation(
             accuracy=_metric("acc", self.accuracy_key, server, evaluation),
-            loss=loss,
+            loss=_metric("loss", self.loss_key, server, evaluation),
             training_loss=_metric("loss", self.loss_key, training),
             metrics=metrics,
         )
@@ -96,7 +98,11 @@ def _metric(part: str, key: str | None, *sources: Mapping[str, float]) -> float:
     contains `part`.
     """
     for source in sources:
-        names = [key] if key is not None else [{"acc": "accuracy"}.get(part, part), *(name for name in source if part in name)]
+        if key is not None:
+            names = [key]
+        else:
+            usual_name = "accuracy" if part == "acc" else part
+            names = [usual_name, *(name for name in source if part in name)]
         for name in names:
             if name in source:
                 return source[name]
@@ -144,8 +150,11 @@ def report_server_metrics(reports: Reports) -> Iterator[None]:
 
 
 def _subclasses(kind: Any) -> list[Any]:
-    """Return a class and all classes that are derived from it, also those of the app."""
-    return list(dict.fromkeys([kind, *(subclass for derived in kind.__subclasses__() for subclass in _subclasses(derived))]))
+    """Return a class and all classes that are derived from it, also those of the app; each once."""
+    classes = [kind]
+    for derived in kind.__subclasses__():
+        classes += _subclasses(derived)
+    return list(dict.fromkeys(classes))
 
 
 def _report_evaluations(start: Callable[..., Any], reports: Reports) -> Callable[..., Any]:
@@ -158,18 +167,23 @@ def _report_evaluations(start: Callable[..., Any], reports: Reports) -> Callable
         # `evaluate_fn` is an argument itself, or an entry of a dict of keyword arguments.
         holder = next((entry for entry in (bound.arguments, *bound.arguments.values()) if _has_evaluate(entry)), None)
         if holder is not None:
-            evaluate = holder["evaluate_fn"]
-
-            def evaluate_and_report(*arguments: Any, **named: Any) -> Any:
-                result = evaluate(*arguments, **named)
-                if isinstance(result, Mapping):
-                    reports.add_server(result)
-                return result
-
-            holder["evaluate_fn"] = evaluate_and_report
+            holder["evaluate_fn"] = _report_result(holder["evaluate_fn"], reports)
         return start(*bound.args, **bound.kwargs)
 
     return start_with_reports
+
+
+def _report_result(evaluate: Callable[..., Any], reports: Reports) -> Callable[..., Any]:
+    """Return a function that calls `evaluate`, adds the metrics that it returns to `reports`, and returns them."""
+
+    def evaluate_and_report(*args: Any, **kwargs: Any) -> Any:
+        metrics = evaluate(*args, **kwargs)
+        # A strategy may evaluate nothing, and return None.
+        if isinstance(metrics, Mapping):
+            reports.add_server(metrics)
+        return metrics
+
+    return evaluate_and_report
 
 
 def _has_evaluate(arguments: Any) -> bool:

@@ -31,7 +31,7 @@ from scenarios.sweeps.sweep import Plan
 from scenarios.sweeps.workers import SweepProgress
 
 if TYPE_CHECKING:
-    from analysis.documents.blocks import Beside, Document, Table, Text
+    from analysis.documents.blocks import Beside, Block, Document, Picture, Table, Text
 
 RECORD = "panel.json"
 _FAILED = "not played"
@@ -116,23 +116,26 @@ def play_panel(request: Request, folder: Path, jobs: int | None = None, show: Sh
         UserError: it cannot be played, such as without the files of a data set.
     """
     name, checksum, earlier = request.reproduction.name, panel_checksum(request), read_panel(folder)
-    if earlier is not None and earlier.checksum == checksum:
-        if earlier.complete:
-            return earlier
-    else:
+    is_current = earlier is not None and earlier.checksum == checksum
+    if earlier is not None and is_current and earlier.complete:
+        return earlier
+    if not is_current:
         _discard_runs(folder, earlier)
         # The incomplete record marks the runs that follow as those of the present code.
         _save_record(Panel(name, checksum), folder)
     start_s = time.process_time()
     if request.reproduction.judge is not None:
         document, agrees = judge_without_sweep(request, None, folder)
-        verdicts = [] if agrees is None else [["values as published", NOTHING, f"{'' if agrees else 'not '}as in the paper"]]
+        verdicts = []
+        if agrees is not None:
+            verdicts.append(["values as published", NOTHING, "as in the paper" if agrees else "not as in the paper"])
     else:
         runs = plan_runs(request)
         with show(runs) if runs.runs else nullcontext() as progress:
             document = reproduce(request, folder, runs, jobs=jobs, progress=progress)
         verdicts = read_verdicts(document)
-    verdicts = verdicts or [["no rule: numbers stand in its result.html", NOTHING, NOTHING]]
+    if not verdicts:
+        verdicts.append(["no rule: numbers stand in its result.html", NOTHING, NOTHING])
     write_result(document, folder)
     panel = Panel(
         name=name,
@@ -149,9 +152,9 @@ def play_panel(request: Request, folder: Path, jobs: int | None = None, show: Sh
 
 
 def _discard_runs(folder: Path, earlier: Panel | None) -> None:
-    """Remove the runs of other code from a panel's folder; raise UserError if they are not from this command.
+    """Remove the runs of other code from a panel's folder, if there are any; raise UserError if another command made them.
 
-    `earlier`: record in the folder. Without one, this command did not make the runs.
+    `earlier`: record in the folder; None: there is none, so that this command did not make the runs.
     """
     if earlier is not None:
         shutil.rmtree(folder / RUNS, ignore_errors=True)
@@ -189,9 +192,10 @@ def read_verdicts(document: Document) -> list[list[str]]:
             continue
         if len(header) == 3:
             verdicts += rows
-        else:
-            counts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(row[-1] for row in rows).items())
-            verdicts.append([f"{table.caption}: {len(rows)} numbers", NOTHING, counts])
+            continue
+        counts = Counter(row[-1] for row in rows)
+        text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        verdicts.append([f"{table.caption}: {len(rows)} numbers", NOTHING, text])
     return verdicts
 
 
@@ -201,7 +205,9 @@ def _seeds_cell(request: Request) -> str:
     simulates = request.reproduction.judge is None and not request.reproduction.solvers
     if not seeds or not simulates:
         return NOTHING
-    return f"{len(seeds)} ({min(seeds)} to {max(seeds)})" if len(seeds) > 1 else f"1 ({seeds[0]})"
+    if len(seeds) == 1:
+        return f"1 ({seeds[0]})"
+    return f"{len(seeds)} ({min(seeds)} to {max(seeds)})"
 
 
 def _first_figure(document: Document) -> str:
@@ -238,14 +244,17 @@ def play_all(
     for number, request in enumerate(requests, 1):
         name = request.reproduction.name
         folder = out / name
-        left_s = pace.left_s([_expected_core_s(other, out / other.reproduction.name) for other in requests[number - 1 :]])
-        tell(f"[{number}/{len(requests)}] {name}{f'; about {duration_words(left_s)} left' if left_s else ''}")
-        start_s, expected_s = time.monotonic(), _expected_core_s(request, folder)
+        # Of this panel and all that follow. Playing a panel changes its record, so that this is read again each time.
+        expected_s = [_expected_core_s(other, out / other.reproduction.name) for other in requests[number - 1 :]]
+        left_s = pace.left_s(expected_s)
+        left_text = f"; about {duration_words(left_s)} left" if left_s else ""
+        tell(f"[{number}/{len(requests)}] {name}{left_text}")
+        start_s = time.monotonic()
         try:
             panel = play_panel(request, folder, jobs, show)
-            pace.add(expected_s, time.monotonic() - start_s)
+            pace.add(expected_s[0], time.monotonic() - start_s)
         except (UserError, ValueError, OSError) as error:
-            panel = Panel(name, panel_checksum(request), [[NOTHING, str(error), _FAILED]])
+            panel = Panel(name, panel_checksum(request), verdicts=[[NOTHING, str(error), _FAILED]])
         records.append(panel)
         write_page(records, len(requests), size, out)
     return records
@@ -292,15 +301,16 @@ def write_page(panels: Sequence[Panel], number: int, size: Size, out: Path) -> N
     from analysis.files import write_whole
 
     sections = [Section("All together", [_page_summary(panels, number, size), *_smoke_warning(size), _overview(panels)])]
-    by_paper: dict[str, list[Panel]] = {}
+    blocks_by_paper: dict[str, list[Block]] = {}
     for panel in panels:
-        by_paper.setdefault(REPRODUCTIONS[panel.name].paper, []).append(panel)
-    sections += [Section(paper, [_panel_block(panel, out) for panel in rows]) for paper, rows in by_paper.items()]
+        blocks_by_paper.setdefault(REPRODUCTIONS[panel.name].paper, []).append(_panel_block(panel, out))
+    sections += [Section(paper, blocks) for paper, blocks in blocks_by_paper.items()]
     document = Document("Figures and tables of the papers", "", sections)
-    page = html_page(
-        document, lambda picture: inline_svg(svg_text(picture.figure), picture.name, picture.caption, picture.figure.description)
-    )
-    write_whole(out / "result.html", page.encode())
+
+    def picture_svg(picture: Picture) -> str:
+        return inline_svg(svg_text(picture.figure), picture.name, picture.caption, picture.figure.description)
+
+    write_whole(out / "result.html", html_page(document, picture_svg).encode())
     write_whole(out / "result.md", markdown_page(document, {}).encode())
 
 
@@ -321,11 +331,12 @@ def _overview(panels: Sequence[Panel]) -> Table:
     from analysis.documents.blocks import Table
 
     header = ["panel", "shows", "verdicts", "seeds", "processor time"]
-    rows = [
-        [panel.name, _short_title(panel), _verdicts_text(panel), panel.seeds or NOTHING, _time_text(panel)] for panel in panels
-    ]
+    rows = []
+    for panel in panels:
+        seeds = panel.seeds or NOTHING
+        rows.append([panel.name, _short_title(panel), _verdicts_text(panel), seeds, _time_text(panel)])
     note = "The rules were fixed before the runs; all rules of a panel hold together with a confidence of 95 %."
-    return Table("panels", "Panels", (header, rows), note, (0, 1, 2), unfolded=True)
+    return Table("panels", "Panels", (header, rows), note=note, words=(0, 1, 2), unfolded=True)
 
 
 def _smoke_warning(size: Size) -> list[Text]:

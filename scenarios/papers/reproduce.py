@@ -145,12 +145,15 @@ def sweep_document(request: Request, sweep: Sweep, style: FigureSettings) -> Doc
     comparison = compare(sweep, metrics=reproduction.metrics, smoothing_s=style.smoothing_s)
     tables = _comparison_tables(request, sweep, comparison)
     sections = [Section("Verdict", _verdict_blocks(request, sweep, comparison)), Section("Beside the paper", tables)]
-    sections += reproduction.sections(sweep) if reproduction.sections is not None else []
+    if reproduction.sections is not None:
+        sections += reproduction.sections(sweep)
     if reproduction.against:
         sections += parameter_sections(sweep, comparison, against=reproduction.against, look=style.look)
-    sections += consensus_sections(sweep, look=style.look) if reproduction.consensus else []
+    if reproduction.consensus:
+        sections += consensus_sections(sweep, look=style.look)
     pictures = _pictures(reproduction, sweep, style)
-    sections += [Section("Figures", pictures)] if pictures else []
+    if pictures:
+        sections.append(Section("Figures", pictures))
     return _document(request, sections, len(sweep), sweep.seeds)
 
 
@@ -236,20 +239,20 @@ def _comparison_table(request: Request, sweep: Sweep, comparison: Comparison, na
     left_out = {"target_s"} if reproduction.slots_to_target else set()
     metrics = [metric for metric in reproduction.metrics if comparison.has(metric) and metric not in left_out]
     header, rows = comparison_cells(comparison, metrics)
-    # Only the columns of the metrics, and not those of differences to the baseline.
-    heads, cells = list(header[: len(metrics) + 1]), [list(row[: len(metrics) + 1]) for row in rows]
+    # A new header and new rows, which further columns are added to.
+    heads, cells = list(header), [list(row) for row in rows]
     for target, texts in _slots_to_targets(reproduction, sweep, comparison).items():
         heads.append(f"slots to {target * 100:g} %")
-        for line, text in zip(cells, texts, strict=True):
-            line.append(text)
+        for row_cells, text in zip(cells, texts, strict=True):
+            row_cells.append(text)
     published = reproduction.published
     for metric in reproduction.metrics:
         if not any(metric in values for values in published.values()):
             continue
         title = "slots to the targets" if metric == "target_s" and reproduction.slots_to_target else heading(comparison, metric)
         heads.append(f"paper: {title}")
-        for line, row in zip(cells, comparison.rows, strict=True):
-            line.append(published.get(row.variant, {}).get(metric, NOTHING))
+        for row_cells, row in zip(cells, comparison.rows, strict=True):
+            row_cells.append(published.get(row.variant, {}).get(metric, NOTHING))
     return Table(name, caption, (heads, cells), note=f"{interval_words(comparison)}.")
 
 
@@ -268,11 +271,11 @@ def _slots_to_targets(reproduction: Reproduction, sweep: Sweep, comparison: Comp
     for target in reproduction.targets:
         compared = compare(sweep, target_accuracy=target, metrics=("target_s",), smoothing_s=comparison.smoothing_s)
         slots = compared.until.rounds
-        slots_per_s = 1.0 / (compared.until.time_s / slots if slots else 1.0)
-        texts[target] = [
-            format_interval(row["target_s"], scale=slots_per_s) if row.reached["target_s"] else f"not by {slots}"
-            for row in compared.rows
-        ]
+        slot_s = compared.until.time_s / slots if slots else 1.0
+        texts[target] = []
+        for row in compared.rows:
+            is_reached = row.reached["target_s"] > 0
+            texts[target].append(format_interval(row["target_s"], scale=1.0 / slot_s) if is_reached else f"not by {slots}")
     return texts
 
 
@@ -289,5 +292,6 @@ def _pictures(reproduction: Reproduction, sweep: Sweep, style: FigureSettings) -
 
 def _seeds_text(seeds: Sequence[int]) -> str:
     """Return the seeds as text: as a range if none between is missing, otherwise one by one."""
-    is_range = bool(seeds) and list(range(min(seeds), max(seeds) + 1)) == sorted(seeds)
-    return f"{min(seeds)} to {max(seeds)}" if is_range and len(seeds) > 1 else ", ".join(map(str, seeds))
+    if len(seeds) > 1 and sorted(seeds) == list(range(min(seeds), max(seeds) + 1)):
+        return f"{min(seeds)} to {max(seeds)}"
+    return ", ".join(map(str, seeds))

@@ -54,12 +54,15 @@ def _table(sweep: Sweep, column: str, model: str, caption: str) -> Table:
     rows = []
     for data in DATA:
         for law in LAWS:
-            costs = {graph: costs_to_target(sweep, f"{graph}-{law}-{data}", column) for graph in ("ring", "clique")}
-            rounds, seconds = ({graph: cost[:, place] for graph, cost in costs.items()} for place in (0, 1))
-            cells = [format_interval(mean_interval(values[graph])) for values in (rounds, seconds) for graph in costs]
-            cells += [_ratio_text(log_ratio(values["ring"], values["clique"])) for values in (rounds, seconds)]
-            reached = [f"{np.isfinite(values).sum()} of {len(values)}" for values in rounds.values()]
-            rows.append([f"{data}, {law}", *cells, " and ".join(reached)])
+            # Columns: round and second of each seed.
+            ring = costs_to_target(sweep, f"ring-{law}-{data}", column)
+            clique = costs_to_target(sweep, f"clique-{law}-{data}", column)
+            means, ratios = [], []
+            for ring_costs, clique_costs in zip(ring.T, clique.T, strict=True):
+                means += [format_interval(mean_interval(costs)) for costs in (ring_costs, clique_costs)]
+                ratios.append(_ratio_text(log_ratio(ring_costs, clique_costs)))
+            reached = [f"{np.isfinite(costs[:, 0]).sum()} of {len(costs)}" for costs in (ring, clique)]
+            rows.append([f"{data}, {law}", *means, *ratios, " and ".join(reached)])
     note = (
         f"Accuracy of the {model}. Means over the seeds that reached it, with 95 % intervals; ratios are geometric means at "
         "equal seeds, over those at which both did."
@@ -77,7 +80,11 @@ def costs_to_target(sweep: Sweep, variant: str, column: str) -> FloatArray:
     for seed in sweep.seeds:
         columns = sweep.run(variant, seed).columns([column, "round", "end_s"])
         reached = np.flatnonzero(columns[column] >= TARGET)
-        costs.append([columns["round"][reached[0]], columns["end_s"][reached[0]]] if reached.size else [math.nan, math.nan])
+        if reached.size:
+            first = reached[0]
+            costs.append([columns["round"][first], columns["end_s"][first]])
+        else:
+            costs.append([math.nan, math.nan])
     return np.array(costs, np.float64).reshape(-1, 2)
 
 

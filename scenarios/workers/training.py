@@ -231,16 +231,16 @@ class TrainingWorkers(ABC):
             while left:
                 self.tend()
                 with self._lock:
-                    ready = [place for place, ticket in left.items() if ticket.state in ("done", "failed")]
-                    if not ready:
+                    ended = [index for index, ticket in left.items() if ticket.state in ("done", "failed")]
+                    if not ended:
                         self._feed()
                         self._changed.wait(_WAIT_S)
-                for place in ready:
-                    ticket = left[place]
+                for index in ended:
+                    ticket = left[index]
                     if ticket.problem is not None:
                         raise ticket.problem
-                    self.fetch(ticket, ends[place])
-                    del left[place]
+                    self.fetch(ticket, ends[index])
+                    del left[index]
                     with self._lock:
                         self._drop_result(ticket)
                         self._feed()
@@ -268,12 +268,15 @@ class TrainingWorkers(ABC):
         """
         tally = self._tally
         if self._resources is not None:
+            # Add the time since the last count to `there_s`.
             self._recount(self.count)
+        busy_share = tally.busy_s / tally.there_s if tally.there_s > 0 else 0.0
+        job_s = tally.busy_s / tally.jobs if tally.jobs else 0.0
         return {
             "count": tally.most,
-            "busy_share": min(tally.busy_s / tally.there_s, 1.0) if tally.there_s > 0 else 0.0,
+            "busy_share": min(busy_share, 1.0),
             "jobs": tally.jobs,
-            "job_s": tally.busy_s / tally.jobs if tally.jobs else 0.0,
+            "job_s": job_s,
             "overhead_s": self.overhead_s,
             "again": tally.again,
             "unused": tally.unused,
