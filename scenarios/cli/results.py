@@ -257,7 +257,8 @@ def trace(
     from scenarios.runs.folders.replacement import add_files, writing
     from scenarios.workers.scratch import temporary_folder
 
-    first, last = 1, None
+    first = 1
+    last: int | None = None
     if rounds is not None:
         match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds)
         if match is None or int(match[1]) > int(match[2]):
