@@ -47,10 +47,10 @@ class AppTime:
 
     def is_for(self, file: str) -> bool:
         """Return True if code in `file` sees simulated time: all code but that of installed packages other than flwr."""
-        answer = self._sees_app_time.get(file)
-        if answer is None:
-            answer = self._sees_app_time[file] = self._is_file(file) or not is_library_file(file)
-        return answer
+        # Answers are kept, because code asks for the time often.
+        if file not in self._sees_app_time:
+            self._sees_app_time[file] = self._is_file(file) or not is_library_file(file)
+        return self._sees_app_time[file]
 
 
 _present: AppTime | None = None
@@ -76,6 +76,7 @@ def _clock(name: str, start_s: float) -> Callable[[], Any]:
     def nanoseconds() -> Any:
         """Return simulated nanoseconds to code of the app, real ones to other code."""
         app = _app_time(sys._getframe(1))
+        # Integers: a float of nanoseconds since 1970 would round to hundreds of them.
         return real() if app is None else int(start_s) * 10**9 + round(app.now_s() * 1e9)
 
     return nanoseconds if name.endswith("_ns") else seconds
@@ -165,6 +166,7 @@ def simulate_time(app: AppTime, is_app: Callable[[str], bool]) -> Iterator[None]
     changed: list[tuple[Any, str, Any]] = []
 
     def replace(module: Any, name: str, value: Any) -> None:
+        """Set an attribute of a module, and list the value from before in `changed`."""
         changed.append((module, name, getattr(module, name)))
         setattr(module, name, value)
 

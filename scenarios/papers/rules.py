@@ -188,10 +188,11 @@ class Trend:
         centred = parameter - parameter.mean()
         slopes = (values * centred).sum(axis=1) / float((centred**2).sum())
         interval = _joint_interval(slopes, rules)
-        opposite = Interval(-interval.mean, interval.half_width, interval.count)
         # "Rises" is decided as: the negative slope is below 0.
-        verdict = _verdict_below(opposite if self.rises else interval, 0.0)
-        return Decision(verdict, f"{format_interval(interval, scale=metric(self.metric).scale, signed=True)} for each {self.key}")
+        falling = Interval(-interval.mean, interval.half_width, interval.count) if self.rises else interval
+        verdict = _verdict_below(falling, 0.0)
+        slope_text = format_interval(interval, scale=metric(self.metric).scale, signed=True)
+        return Decision(verdict, f"{slope_text} for each {self.key}")
 
 
 def _joint_interval(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], rules: int) -> Interval:
@@ -223,4 +224,5 @@ def _verdict(*, holds: bool, fails: bool) -> Verdict:
 def _value_text(name: str, value: float) -> str:
     """Return a `value` of the metric `name` as text with its unit."""
     definition = metric(name)
-    return f"{value * definition.scale:g}{f' {definition.unit}' if definition.unit else ''}"
+    number = f"{value * definition.scale:g}"
+    return f"{number} {definition.unit}" if definition.unit else number

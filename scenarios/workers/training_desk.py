@@ -206,30 +206,31 @@ async def train_at_desk(desk: str, call: bytes, numbers: Numbers | None = None) 
     """
     from distributed.protocol.serialize import to_serialize
 
-    found = _DESKS.get(desk)
-    if found is None:
+    own_desk = _DESKS.get(desk)
+    if own_desk is None:
         return {"outcome": pickle.dumps(Killed("its worker has left the run")), "numbers": None}
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[tuple[Report | Failure | Killed, Numbers | None]] = loop.create_future()
 
-    def hand_over(result: tuple[Report | Failure | Killed, Numbers | None]) -> None:
+    def set_answer(result: tuple[Report | Failure | Killed, Numbers | None]) -> None:
+        # The handler may have been cancelled meanwhile.
         if not answer.done():
             answer.set_result(result)
 
-    def act() -> None:
-        result = found.train(call, numbers)
-        loop.call_soon_threadsafe(hand_over, result)
+    def train_and_answer() -> None:
+        result = own_desk.train(call, numbers)
+        # Futures may be set only in the thread of their loop.
+        loop.call_soon_threadsafe(set_answer, result)
 
-    found.calls.put(act)
+    own_desk.calls.put(train_and_answer)
     outcome, ends = await answer
-    sent = None if ends is None else to_serialize(ends)
-    return {"outcome": pickle.dumps(outcome), "numbers": sent}
+    return {"outcome": pickle.dumps(outcome), "numbers": None if ends is None else to_serialize(ends)}
 
 
 def digest(x: Any, y: Any) -> str:
     """Return a checksum of samples `x`, `y`: of their types, shapes and values, wherever they are stored."""
-    summed = hashlib.blake2b(digest_size=16)
-    for part in (x, y):
-        summed.update(repr((part.dtype, part.shape)).encode())
-        summed.update(np.ascontiguousarray(part.cpu().numpy()).data)
-    return summed.hexdigest()
+    checksum = hashlib.blake2b(digest_size=16)
+    for tensor in (x, y):
+        checksum.update(repr((tensor.dtype, tensor.shape)).encode())
+        checksum.update(np.ascontiguousarray(tensor.cpu().numpy()).data)
+    return checksum.hexdigest()
