@@ -29,13 +29,15 @@ def age_table(groups: Groups) -> Table | None:
         if not aged:
             continue
         shares = [delivery_shares(run) for run in aged]
-        figures: list[list[float]] = [
+        # One list for each column, with a value for each run.
+        columns: list[list[float]] = [
             [_number(run.summary["aoi"]["mean_age_rounds"]) for run in aged],
             [run.summary["aoi"]["cumulated_age_variance"] / max(1, run.summary["rounds"]) for run in aged],
-            *([100.0 * float(pick(share)) if share.size else math.nan for share in shares] for pick in (np.min, np.mean, np.max)),
         ]
+        for statistic in (np.min, np.mean, np.max):
+            columns.append([100.0 * float(statistic(share)) if share.size else math.nan for share in shares])
         oracles = " or ".join(dict.fromkeys(oracle_name(run) or MISSING for run in aged))
-        rows.append([label, oracles, *(format_interval(mean_interval(values)) for values in figures)])
+        rows.append([label, oracles, *(format_interval(mean_interval(values)) for values in columns)])
     header = ["", "oracle", "mean age (rounds)", "AoI variance of a round"]
     header += [f"rounds with a delivery (%), {who}" for who in ("least served client", "mean", "most served")]
     caption = "Age of information and deliveries of each variant, means over its runs"

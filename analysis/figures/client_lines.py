@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,14 +29,15 @@ def client_lines(
 
     Return the entries of the legend (line, label), and the drawn curves by label.
     """
-    count = max((run_values.size for label_runs in values.values() for run_values in label_runs), default=0)
+    count = max((run_values.size for run_values in itertools.chain(*values.values())), default=0)
     numbered = count <= MOST_NUMBERED
-
-    def curve(run_values: FloatArray) -> Curve:
-        shown = run_values if numbered else np.sort(run_values)[::-1]
-        return thin_curve((np.arange(shown.size, dtype=np.float64), shown))
-
-    curves = {label: [curve(run_values) for run_values in label_runs if run_values.size] for label, label_runs in values.items()}
+    curves: dict[str, list[Curve]] = {}
+    for label, values_of_runs in values.items():
+        curves[label] = []
+        for run_values in values_of_runs:
+            if run_values.size:
+                shown = run_values if numbered else np.sort(run_values)[::-1]
+                curves[label].append(thin_curve((np.arange(shown.size, dtype=np.float64), shown)))
     lines = draw_lines(axes, curves, np.arange(count, dtype=np.float64) if count <= 1000 else None)
     if numbered:
         for line, _ in lines:

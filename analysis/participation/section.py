@@ -55,9 +55,10 @@ _NOTE = (
 def _shares(groups: dict[str, Any], group: str) -> dict[str, float]:
     """Return the shares `_COLUMNS` of a group. `groups`: counts of each group of a run, as its summary has them."""
     own = groups[group]
-    shares = {
-        name: _ratio(own[name], sum(counts[name] for counts in groups.values())) for name in ("clients", "selected", "delivered")
-    }
+    shares = {}
+    for name in ("clients", "selected", "delivered"):
+        total = sum(counts[name] for counts in groups.values())
+        shares[name] = _ratio(own[name], total)
     shares["worked"] = _ratio(own["delivered"], own["selected"])
     shares["reached"] = _ratio(own["clients_delivered"], own["clients"])
     return shares

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,25 +30,14 @@ _PANELS = {
 def peers_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
     """Draw accuracies of the mean model and of peers, and the consensus distance, against seconds; None without such."""
 
-    def curve_of(column: str) -> Callable[[Run], Curve]:
-        """Return the function that reads the curve of a column from a run."""
-
-        def curve(run: Run) -> Curve:
-            """Return the values of the column that are known, against the ends of their rounds in seconds."""
-            ends_s, values = round_columns(run, "end_s", column)
-            # A distance of 0 has no place on a logarithmic axis.
-            shown = np.isfinite(values) & ((values > 0.0) | (column != "consensus_distance"))
-            return ends_s[shown], values[shown]
-
-        return curve
-
-    if not any(curves_of(groups, curve_of("worst_peer_accuracy")).values()):
+    curves_by_column = {column: curves_of(groups, partial(_column_curve, column=column)) for column in _PANELS}
+    if not any(curves_by_column["worst_peer_accuracy"].values()):
         return None
     with look.apply():
         figure, panels = new_figure((1.0, 1.0), rows=2, share_y=False, size_in=(7.2, 5.6), look=look)
         lines: list[tuple[Line2D, str]] = []
         for axes, (column, label) in zip(panels, _PANELS.items(), strict=True):
-            curves = curves_of(groups, curve_of(column))
+            curves = curves_by_column[column]
             if column == "consensus_distance":
                 distances = draw_lines(axes, curves, limits=(np.finfo(np.float64).tiny, np.inf))
                 axes.set_yscale("log", nonpositive="clip")
@@ -61,6 +50,16 @@ def peers_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
                 axes.set_ylim(0.0, 1.0)
                 axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
             axes.set(xlabel="simulated time (s)", ylabel=label)
-        note = curve_note(curves_of(groups, curve_of("accuracy")), "each evaluation")
+        note = curve_note(curves_by_column["accuracy"], "each evaluation")
         finish_figure(figure, "Models of peers", note, lines, look=look)
     return figure
+
+
+def _column_curve(run: Run, *, column: str) -> Curve:
+    """Return the values of a column of rounds that are known, against the ends of their rounds in seconds."""
+    ends_s, values = round_columns(run, "end_s", column)
+    shown = np.isfinite(values)
+    if column == "consensus_distance":
+        # A distance of 0 has no place on a logarithmic axis.
+        shown &= values > 0.0
+    return ends_s[shown], values[shown]

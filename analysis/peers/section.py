@@ -29,11 +29,14 @@ _SHOWN = 10
 
 def peer_sections(groups: Groups, *, single: Run | None = None) -> list[Section]:
     """Return the section on peers; empty where no run has any. `single`: the run whose waits are shown, or None."""
-    groups = {label: [run for run in runs if has_peers(run)] for label, runs in groups.items()}
-    groups = {label: runs for label, runs in groups.items() if runs}
-    if not groups:
+    with_peers = {}
+    for label, runs in groups.items():
+        runs_with_peers = [run for run in runs if has_peers(run)]
+        if runs_with_peers:
+            with_peers[label] = runs_with_peers
+    if not with_peers:
         return []
-    blocks: list[Block] = [_models_table(groups)]
+    blocks: list[Block] = [_models_table(with_peers)]
     if single is not None:
         blocks += _wait_blocks(single)
     return [Section("Peers", blocks)]

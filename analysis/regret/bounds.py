@@ -17,12 +17,17 @@ EXACT = ("pause", "pause-brute")
 
 def regret_bounds(runs: Sequence[Run]) -> list[Bound]:
     """Return one curve, the mean of the bounds that the summaries of `runs` state; empty if no summary states a bound."""
-    stated: list[dict[str, Any]] = [bound for run in runs if (bound := (run.summary.get("pause") or {}).get("bound"))]
+    stated: list[dict[str, Any]] = []
+    for run in runs:
+        bound = (run.summary.get("pause") or {}).get("bound")
+        if bound:
+            stated.append(bound)
     if not stated:
         return []
-    constant, per_log_round = (float(np.mean([bound[name] for bound in stated])) for name in ("constant", "per_log_round"))
+    constant = float(np.mean([bound["constant"] for bound in stated]))
+    per_log_round = float(np.mean([bound["per_log_round"] for bound in stated]))
     deltas = sorted({f"{bound['delta']:.2g}" for bound in stated}, key=float)
-    least = " to ".join(dict.fromkeys([deltas[0], deltas[-1]]))
+    least = deltas[0] if len(deltas) == 1 else f"{deltas[0]} to {deltas[-1]}"
     words = f"c = {stated[0]['c']:g}, with which the proof ends (the theorem prints 2); least gap of two expectations {least}"
 
     def values(rounds: FloatArray) -> FloatArray:

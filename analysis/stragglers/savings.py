@@ -36,19 +36,21 @@ def savings(run: Run) -> pd.DataFrame:
     table = run.arrow("what_ifs").to_pandas()
     without = table[table["change"].astype(str) == "without"]
     grouped = without.groupby("client")
+    fewer_updates = without["delivered"] - without["then_delivered"]
     return pd.DataFrame(
         {
             "rounds": grouped.size().astype("int64"),
             "saved_s": grouped["saved_s"].sum(),
             "largest_s": grouped["saved_s"].max(),
+            # A round that would not have closed has no end.
             "unclosed": grouped["then_end_s"].agg(lambda ends: int(ends.isna().sum())),
-            "lost_updates": (without["delivered"] - without["then_delivered"]).groupby(without["client"]).sum().astype("int64"),
+            "lost_updates": fewer_updates.groupby(without["client"]).sum().astype("int64"),
         }
     )
 
 
 def saved_rounds(run: Run) -> tuple[int, int]:
-    """Return the first and the last round that `savings` covers. ValueError: as for `savings`."""
+    """Return the first and the last round that `savings` covers; (0, 0) if it covers none. ValueError: as for `savings`."""
     rounds = run.arrow("what_ifs", ["round"]).column("round").to_numpy()
     return (int(rounds.min()), int(rounds.max())) if rounds.size else (0, 0)
 

@@ -50,12 +50,15 @@ def straggler_sections(run: Run) -> list[Section]:
         note += " (netsim stragglers)."
     worst = table.sort_values("saved_s" if exact else "path_s", ascending=False, kind="stable").head(_SHOWN)
     columns = ["rounds", "last", "stretch_s", *_PHASES, "path_s", *(["saved_s"] if exact else [])]
-    titles = ["by_s" if name == "stretch_s" else name for name in columns]
-    header = ["client", *(name.removesuffix("_s") + (" (s)" if name.endswith("_s") else "") for name in titles)]
-    rows = [
-        [str(client), *(format_number(row[name]) if name.endswith("_s") else f"{int(row[name]):,}" for name in columns)]
-        for client, row in worst.iterrows()
-    ]
+    header = ["client"]
+    for name in columns:
+        title = "by" if name == "stretch_s" else name.removesuffix("_s")
+        header.append(f"{title} (s)" if name.endswith("_s") else title)
+    rows = []
+    for client, row in worst.iterrows():
+        # Seconds, or counts of rounds.
+        cells = [format_number(row[name]) if name.endswith("_s") else f"{int(row[name]):,}" for name in columns]
+        rows.append([str(client), *cells])
     caption = f"The {len(rows)} clients with most seconds {'saved' if exact else 'on the critical path'}, of {len(table)}"
     blocks: list[Block] = [Text(words), Table("clients-time", caption, (header, rows), note=note)]
     return [Section("Who held the run up", blocks)]

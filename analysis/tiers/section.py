@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from analysis.documents.blocks import Section, Table
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 
 def tier_sections(groups: Groups) -> list[Section]:
     """Return the section on tiers; empty where no run has edges."""
-    kept = {label: [run for run in runs if has_tiers(run)] for label, runs in groups.items()}
-    kept = {label: runs for label, runs in kept.items() if runs}
-    if not kept:
+    with_tiers = {}
+    for label, runs in groups.items():
+        runs_with_tiers = [run for run in runs if has_tiers(run)]
+        if runs_with_tiers:
+            with_tiers[label] = runs_with_tiers
+    if not with_tiers:
         return []
-    return [Section("Edge tiers", [_times_table(kept), _attempts_table(kept)])]
+    return [Section("Edge tiers", [_times_table(with_tiers), _attempts_table(with_tiers)])]
 
 
 def _times_table(groups: Groups) -> Table:
@@ -29,7 +33,8 @@ def _times_table(groups: Groups) -> Table:
     rows = []
     for label, runs in groups.items():
         times = [tier_times(run) for run in runs]
-        rows.append([label, *(_cell([each[name] for each in times]) for name in PARTS)])
+        cells = [_cell([run_times[part] for run_times in times]) for part in PARTS]
+        rows.append([label, *cells])
     note = (
         "Means over edges and rounds of the server, which they add up to; within an edge's rounds as for its mean client. Means "
         "over seeds, with 95 % intervals where there are several."
@@ -42,13 +47,17 @@ def _attempts_table(groups: Groups) -> Table:
     header = ["", "attempts of edges", "delivered", "lost", "aborted", "backhaul (MB)", "of all bytes"]
     rows = []
     for label, runs in groups.items():
-        outcomes = [_outcomes(run) for run in runs]
-        number = sum(sum(each.values()) for each in outcomes)
-        shares = [format_percent(sum(each.get(name, 0) for each in outcomes) / number) if number else MISSING for name in _NAMED]
-        backhaul = [float(run.rounds["backhaul_bytes"].sum()) for run in runs]
-        all_bytes = sum(backhaul) + sum(float(run.rounds[["bytes_down", "bytes_up"]].sum().sum()) for run in runs)
-        share = format_percent(sum(backhaul) / all_bytes) if all_bytes else MISSING
-        rows.append([label, f"{number:,}", *shares, _cell([each / 1e6 for each in backhaul]), share])
+        counts: Counter[str] = Counter()
+        backhaul_bytes, client_bytes = [], []
+        for run in runs:
+            counts.update(_outcomes(run))
+            backhaul_bytes.append(float(run.rounds["backhaul_bytes"].sum()))
+            client_bytes.append(float(run.rounds[["bytes_down", "bytes_up"]].sum().sum()))
+        attempts, all_bytes = counts.total(), sum(backhaul_bytes) + sum(client_bytes)
+        shares = [format_percent(counts[outcome] / attempts) if attempts else MISSING for outcome in _NAMED]
+        backhaul_share = format_percent(sum(backhaul_bytes) / all_bytes) if all_bytes else MISSING
+        megabytes = _cell([sent / 1e6 for sent in backhaul_bytes])
+        rows.append([label, f"{attempts:,}", *shares, megabytes, backhaul_share])
     note = "Attempts of edges in rounds of the node above, over all seeds; aborted: the edge failed, or no update arrived."
     return Table("edge-attempts", "What became of the models of edges", (header, rows), note=note)
 

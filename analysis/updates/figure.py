@@ -52,7 +52,9 @@ def outcomes_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None
         return None
     names = [name.replace("_", " ") for name in OUTCOMES]
     seeds = max(len(runs) for runs in groups.values())
-    note = f"shares of attempts begun{f', mean over {seeds} seeds' if seeds > 1 else ''}"
+    note = "shares of attempts begun"
+    if seeds > 1:
+        note += f", mean over {seeds} seeds"
     with look.apply():
         figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_height_in(shares, 0.36) * len(shares)), look=look)
         legend = stacked_bars(axes, {label: share.tolist() for label, share in shares.items()}, names)
