@@ -35,7 +35,8 @@ def age_table(groups: Groups) -> Table | None:
             [run.summary["aoi"]["cumulated_age_variance"] / max(1, run.summary["rounds"]) for run in aged],
         ]
         for statistic in (np.min, np.mean, np.max):
-            columns.append([100.0 * float(statistic(share)) if share.size else math.nan for share in shares])
+            percent = [100.0 * float(statistic(share)) if share.size else math.nan for share in shares]
+            columns.append(percent)
         oracles = " or ".join(dict.fromkeys(oracle_name(run) or MISSING for run in aged))
         rows.append([label, oracles, *(format_interval(mean_interval(values)) for values in columns)])
     header = ["", "oracle", "mean age (rounds)", "AoI variance of a round"]

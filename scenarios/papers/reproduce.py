@@ -267,7 +267,7 @@ def _slots_to_targets(reproduction: Reproduction, sweep: Sweep, comparison: Comp
 
     if not reproduction.slots_to_target:
         return {}
-    texts = {}
+    texts: dict[float, list[str]] = {}
     for target in reproduction.targets:
         compared = compare(sweep, target_accuracy=target, metrics=("target_s",), smoothing_s=comparison.smoothing_s)
         slots = compared.until.rounds
