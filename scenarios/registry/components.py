@@ -220,7 +220,9 @@ class _ComponentOf:
         self.described = described or {}
         self.base = base
         self.by_group = group in BY_GROUP and not nested
+        """True if the kind "by-group" is allowed, which gives each group of clients a law of its own."""
         self.innermost = nested and group in NESTED.values()
+        """True if the component must not contain one of its own group."""
         self.fits, self.why = fits, why
 
     def kinds(self) -> list[str]:
@@ -385,7 +387,10 @@ def construct(
 
 
 def _construct_nested(section: Component, name: str, path: str, supplied: Keywords) -> Any:
-    """Return the component for argument `name` of the outer constructor; for `FACTORIES` a function that makes new ones."""
+    """Return the component for argument `name` of the outer constructor; for `FACTORIES` a function that makes new ones.
+
+    One is built in any case, so that wrong keys are refused now.
+    """
     component = construct(section, NESTED[name], path, section.parameters(), supplied)
     if is_own(NESTED[name], section.kind):
         from scenarios.registry.protocols import check_component_within

@@ -107,7 +107,7 @@ def check_component(group: str, component: Any, kind: str, path: str, clients: i
     """Raise UserError if a user's component lacks a member of its Protocol, or answers a sample call in a wrong form.
 
     `kind`, `path`: its class and its place in the scenario, for the message. `clients`: number of clients. `protocol`: Protocol
-    to check; None: the first of the group.
+    to check; None: the first of the group. A group without a Protocol is not checked, but for a topology: it is a graph.
     """
     if group == "topology" and not isinstance(component, PeerGraph):
         raise UserError(f"{path}: {kind!r} returns {type(component).__name__}; must return a PeerGraph (see models.peers.graph)")

@@ -77,11 +77,13 @@ def users_line(error: BaseException) -> str:
 
 def describe_own_error(error: BaseException) -> str:
     """Describe an exception of a user's class: type, first line of the text, and line of code."""
+    text = f"{type(error).__name__}: {first_line(error)}"
     # The first frame is netsim's call; without further frames there is no line of the user to show.
     frames = traceback.extract_tb(error.__traceback__)[1:]
     # Code that was typed or generated has no file: its name is such as "<string>".
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames and frames[-1].filename[0] != "<" else ""
-    return f"{type(error).__name__}: {first_line(error)}{place}"
+    if not frames or frames[-1].filename.startswith("<"):
+        return text
+    return f"{text} ({frames[-1].filename}, line {frames[-1].lineno})"
 
 
 def first_line(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from scenarios.schema.servers.flower import check_server
 from scenarios.schema.servers.slotted import INDEX_POLICIES, OPINION_POLICIES
 
 if TYPE_CHECKING:
+    from scenarios.registry.components import Component
     from scenarios.schema.scenario import Scenario
 
 LARGEST = 2**63 - 1
@@ -137,14 +138,18 @@ def _check_aggregation(scenario: Scenario) -> None:
         raise problem(("work", "partial_share"), scenario.work.partial_share, reason)
     privacy = scenario.privacy
     protection = None if privacy is None or privacy.mode == "none" else privacy.mechanism
-    up, down = scenario.payload.compression.kind, scenario.payload.down_compression.kind
+    up = _kind_or_none(scenario.payload.compression)
+    down = _kind_or_none(scenario.payload.down_compression)
     try:
-        check_exact(
-            demands, protection=protection, up=None if up == "none" else up, down=None if down == "none" else down
-        )
+        check_exact(demands, protection=protection, up=up, down=down)
     except ParameterError as error:
         table = "privacy" if error.name == "mechanism" else "payload"
         raise problem((table, error.name), error.value, error.reason) from error
+
+
+def _kind_or_none(compression: Component) -> str | None:
+    """Return the kind of a compression; None for the kind "none"."""
+    return None if compression.kind == "none" else compression.kind
 
 
 def _check_no_slots(scenario: Scenario) -> None:

@@ -60,7 +60,7 @@ def relay_progress(workers: Workers, progress: Callable[[SweepProgress], None] |
     """Within the block, call `progress` with the state of the runs several times a second, and pass `stop` on to the workers."""
 
     def relay() -> None:
-        """Callback several times a second."""
+        """Callback several times a second: pass a stop on, and report the progress."""
         if stop.asked:
             workers.stop()
         if progress is not None:

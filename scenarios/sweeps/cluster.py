@@ -79,7 +79,7 @@ class Cluster:
         self._stopped = False
         self._under_way: dict[int, Any] = {}
         self._done: SimpleQueue[tuple[int, Any]] = SimpleQueue()
-        self._counted_s = -_COUNT_S
+        self._counted_s = -_COUNT_S  # so long ago that the workers are counted at once
         self._attempts = 0
         self.count = 0
         self._count_workers()
@@ -122,7 +122,7 @@ class Cluster:
             retries=0,
         )
         self._under_way[index] = future
-        future.add_done_callback(lambda future: self._done.put((index, future)))
+        future.add_done_callback(lambda done: self._done.put((index, done)))
 
     def collect(self, wait_s: float) -> list[tuple[int, Any]]:
         """Return the runs that ended, each with its result or `Killed`; raises UserError if the scheduler has gone."""
@@ -144,7 +144,7 @@ class Cluster:
     def progress(self) -> SweepProgress:
         return SweepProgress(self._rounds.tolist(), {index: text for index, text in list(self._waits.items()) if text})
 
-    def complete(self, index: int, rounds: int) -> None:
+    def mark_complete(self, index: int, rounds: int) -> None:
         self._rounds[index] = rounds
 
     def stop(self) -> None:

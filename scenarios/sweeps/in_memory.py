@@ -63,7 +63,7 @@ def sweep_in_memory(
                 failures.add(runs[index], result)
             elif not isinstance(result, Killed):
                 results[index] = RunInMemory(summary=result.summary, scenario_text=result.scenario_text, tables=result.tables)
-                workers.complete(index, runs[index].scenario.rounds)
+                workers.mark_complete(index, runs[index].scenario.rounds)
     if not results:
         failures.raise_if_any("there was no other")
     for text in failures.texts():

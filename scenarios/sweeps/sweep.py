@@ -92,11 +92,14 @@ class _RunningSweep:
     def __init__(self, planned: Plan, folder: Path, workers: Workers, send_back: bool, limits: Limits) -> None:
         self._planned, self._folder, self._workers = planned, folder, workers
         self._send_back, self._limits = send_back, limits
-        # Runs have numbers, in the order in which they are planned.
         self._wanted: dict[int, WantedRun] = {}
+        """Runs by their number, in the order in which they are planned."""
         self._complete: set[int] = set()
+        """Numbers of complete runs."""
         self._cut_off: set[int] = set()
+        """Numbers of runs that resume from a checkpoint."""
         self._stopping_entry: Notes | None = None
+        """Entry "until" of `sweep.json`; None before seeds were added, or if they are fixed."""
         self.failures = Failures(folder)
 
     def prepare(self, earlier: Earlier) -> None:
@@ -179,7 +182,7 @@ class _RunningSweep:
         A run whose worker was killed is attempted again, at most `retries` times. A request to `stop` ends the loop early.
         """
         for index in self._complete:
-            self._workers.complete(index, self._wanted[index].planned.scenario.rounds)
+            self._workers.mark_complete(index, self._wanted[index].planned.scenario.rounds)
         failed = {index for index, run in self._wanted.items() if run.planned.path in self.failures.paths}
         has_ended = self._complete | failed
         missing = [index for index in self._wanted if index not in has_ended]
@@ -218,7 +221,7 @@ class _RunningSweep:
             result.write_files(self._folder / planned.path)
             self._complete.add(index)
             # Its workers have reported fewer rounds if it ended before its last round, by its time limit or for want of clients.
-            self._workers.complete(index, planned.scenario.rounds)
+            self._workers.mark_complete(index, planned.scenario.rounds)
 
     def write_manifest(self) -> None:
         """Write `sweep.json`, the list of complete and missing runs."""

@@ -91,7 +91,7 @@ class Workers(Protocol):
     def progress(self) -> SweepProgress:
         """Return the progress of the runs."""
 
-    def complete(self, index: int, rounds: int) -> None:
+    def mark_complete(self, index: int, rounds: int) -> None:
         """Show a run as complete, with all its `rounds` done."""
 
     def stop(self) -> None:
@@ -136,6 +136,7 @@ class InThisProcess:
         return 1 - len(self._done)
 
     def submit(self, index: int, work: Work) -> None:
+        """Simulate the run now; `collect` returns its result."""
         self._done.append((index, work(_MemoryBoard(self._rounds, self._waits, index))))
 
     def collect(self, wait_s: float) -> list[tuple[int, Any]]:
@@ -145,7 +146,7 @@ class InThisProcess:
     def progress(self) -> SweepProgress:
         return SweepProgress(self._rounds[:_STOP].tolist(), {index: text for index, text in list(self._waits.items()) if text})
 
-    def complete(self, index: int, rounds: int) -> None:
+    def mark_complete(self, index: int, rounds: int) -> None:
         self._rounds[index] = rounds
 
     def stop(self) -> None:
@@ -222,7 +223,7 @@ class Processes:
             executor = start(self._threads, self._modules)
             future = submit(executor, *arguments)
         self._busy[index] = executor
-        future.add_done_callback(lambda future: self._done.put((index, future)))
+        future.add_done_callback(lambda done: self._done.put((index, done)))
 
     def collect(self, wait_s: float) -> list[tuple[int, Any]]:
         """Return the runs that ended, each with its result or `Killed`; a killed process is replaced by a new one."""
@@ -247,7 +248,7 @@ class Processes:
                 waits[int(file.name.removeprefix(_WAITS))] = file.read_text(encoding="utf-8")
         return SweepProgress(self._rounds[:_STOP].tolist(), waits)
 
-    def complete(self, index: int, rounds: int) -> None:
+    def mark_complete(self, index: int, rounds: int) -> None:
         self._rounds[index] = rounds
 
     def stop(self) -> None:

@@ -115,12 +115,15 @@ def drawn_steps(section: Timed, law: _Law, law_kind: str, path: str, context: Co
     names = _drawn_names(drawn, section, law_kind, path)
     if not names:
         return []
-    horizon = drawn.horizon or (context.rounds if drawn.unit == "rounds" else context.time_limit_s)
+    end_of_run = context.rounds if drawn.unit == "rounds" else context.time_limit_s
+    horizon = drawn.horizon or end_of_run
     if horizon is None:
         raise UserError(f"{path}.horizon is missing; give it in seconds, or set time_limit_s")
     clients = context.population.select(drawn.clients, f"{path}.clients")
-    first_values = {name: _first_values(law, name, clients, f"{path}.parameter = {f'{law_kind}.{name}'!r}") for name in names}
-
+    first_values = {}
+    for name in names:
+        parameter = f"{law_kind}.{name}"
+        first_values[name] = _first_values(law, name, clients, f"{path}.parameter = {parameter!r}")
     for end_name in ("factor_low", "factor_high"):
         factor = getattr(drawn, end_name)
         try:

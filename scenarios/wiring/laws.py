@@ -30,8 +30,8 @@ _GROUPED = {"delay": GroupedDelay, "bandwidth": GroupedBandwidth}
 
 
 @dataclass(frozen=True)
-class _Inner:
-    """Class of a law with its keywords, for the clients `members` (n,). A law by groups has one for each group."""
+class _LawPart:
+    """Class of a law and its keywords, for the clients `members` (n,). A law by groups has a part for each group, others one."""
 
     component: Component
     path: str
@@ -42,8 +42,8 @@ class _Inner:
 class Law(Generic[LawT]):
     """Law of a scenario before it becomes a law of the engine. Changes give a new one with other keywords."""
 
-    def __init__(self, group: str, path: str, context: Context, inner: list[_Inner], by_group: bool) -> None:
-        self._group, self._path, self._context, self._inner, self._by_group = group, path, context, inner, by_group
+    def __init__(self, group: str, path: str, context: Context, parts: list[_LawPart], by_group: bool) -> None:
+        self._group, self._path, self._context, self._parts, self._by_group = group, path, context, parts, by_group
         self._clients = context.population.count
 
     @property
@@ -63,35 +63,35 @@ class Law(Generic[LawT]):
         if not isinstance(component, ByGroup):
             clients = np.arange(population.count)
             keywords = resolve_parameters(component, group, path, population)
-            only_law = _Inner(component, path, keywords, members=clients)
+            only_law = _LawPart(component, path, keywords, members=clients)
             return cls(group, path, context, [only_law], by_group=False)
-        inner = []
+        parts = []
         for name, law in component.groups.items():
             law_path = f"{path}.groups.{name}"
             members = population.group(name, f"{path}.groups")
             keywords = resolve_parameters(law, group, law_path, population, members)
-            inner.append(_Inner(law, law_path, keywords, members))
+            parts.append(_LawPart(law, law_path, keywords, members))
         missing = [name for name in population.members if name not in component.groups]
         if missing:
             raise UserError(f"{path}.groups: gives no law for {', '.join(missing)}; name every group")
-        return cls(group, path, context, inner, by_group=True)
+        return cls(group, path, context, parts, by_group=True)
 
-    def _laws_with(self, name: str, path: str) -> list[_Inner]:
-        """Return the laws with a parameter of this name; raises UserError if none has."""
-        laws = [inner for inner in self._inner if name in inner.keywords]
-        if not laws:
-            names = set().union(*(inner.keywords for inner in self._inner))
+    def _parts_with(self, name: str, path: str) -> list[_LawPart]:
+        """Return the parts with a parameter of this name; raises UserError if none has."""
+        parts = [part for part in self._parts if name in part.keywords]
+        if not parts:
+            names = set().union(*(part.keywords for part in self._parts))
             raise UserError(f"{path}: the law has no parameter {name!r}; {did_you_mean(name, names)}")
-        return laws
+        return parts
 
     def values(self, name: str, path: str) -> FloatArray:
         """Return a parameter's present value for every client (K,), NaN if the client's law lacks it; raises UserError."""
         values = np.full(self._clients, np.nan)
-        for inner in self._laws_with(name, path):
-            value = inner.keywords[name]
-            if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(value):
+        for part in self._parts_with(name, path):
+            value = part.keywords[name]
+            if name not in per_client_parameters(self._group, part.component.kind) or not is_per_client(value):
                 raise UserError(f"{path}: parameter {name!r} cannot be multiplied; name one that is a number for each client")
-            values[inner.members] = np.broadcast_to(value, (self._clients,))[inner.members]
+            values[part.members] = np.broadcast_to(value, (self._clients,))[part.members]
         return values
 
     def change(self, parameters: Mapping[str, object], chosen: IntArray | None, path: str) -> Law[LawT]:
@@ -99,8 +99,8 @@ class Law(Generic[LawT]):
 
         With a law by groups, the laws of some groups may lack a parameter; their clients keep their law.
         """
-        inner = list(self._inner)
-        clients_without = [law.members for law in inner if parameters.keys().isdisjoint(law.keywords)]
+        parts = list(self._parts)
+        clients_without = [part.members for part in parts if parameters.keys().isdisjoint(part.keywords)]
         if chosen is not None and clients_without:
             unchanged = np.intersect1d(chosen, np.concatenate(clients_without))
             if 0 < len(unchanged) < len(chosen):
@@ -108,47 +108,47 @@ class Law(Generic[LawT]):
                 raise UserError(f"{path}: the law of client {unchanged[0]} has nothing of {names}; leave that client out")
         for name, spec in parameters.items():
             key = f"{path}.{name}"
-            self._laws_with(name, path)  # raises if no law has the parameter
+            self._parts_with(name, path)  # raises if no law has the parameter
             is_changed = False
-            for index, law in enumerate(inner):
-                if name in law.keywords and (chosen is None or np.isin(chosen, law.members).any()):
-                    inner[index] = self._change(law, name, spec, chosen, key)
+            for index, part in enumerate(parts):
+                if name in part.keywords and (chosen is None or np.isin(chosen, part.members).any()):
+                    parts[index] = self._change(part, name, spec, chosen, key)
                     is_changed = True
             if not is_changed:
                 raise UserError(f"{key}: the law of these clients has no such parameter")
-        return Law(self._group, self._path, self._context, inner, self._by_group)
+        return Law(self._group, self._path, self._context, parts, self._by_group)
 
-    def _change(self, inner: _Inner, name: str, spec: object, chosen: IntArray | None, path: str) -> _Inner:
-        """Return `inner` with parameter `name` set to `spec` for `chosen` clients (None: all); raises UserError.
+    def _change(self, part: _LawPart, name: str, spec: object, chosen: IntArray | None, path: str) -> _LawPart:
+        """Return `part` with parameter `name` set to `spec` for `chosen` clients (None: all); raises UserError.
 
         A parameter that cannot differ between clients is set for all of them. Else a number for all clients stays a number, and
         becomes an array (K,) only if clients of the law differ: the old values, with the new ones of the chosen clients.
         """
-        if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(spec):
+        if name not in per_client_parameters(self._group, part.component.kind) or not is_per_client(spec):
             try:
-                keys = inner.component.model_dump(by_alias=True) | {name: spec}
-                value = getattr(type(inner.component).model_validate(keys), name)
+                keys = part.component.model_dump(by_alias=True) | {name: spec}
+                value = getattr(type(part.component).model_validate(keys), name)
             except ValidationError as error:
                 raise UserError(f"{path} = {spec!r}: {error.errors()[0]['msg']}") from error
             if chosen is not None:
                 raise UserError(f"{path}: is the same for all clients of a law; leave `clients` out to change it")
-            return replace(inner, keywords=inner.keywords | {name: value})
+            return replace(part, keywords=part.keywords | {name: value})
         # One number, or one for each of the chosen clients.
         value = self._context.population.values(spec, path, chosen)
-        is_for_all = chosen is None and len(inner.members) == self._clients
+        is_for_all = chosen is None and len(part.members) == self._clients
         if chosen is not None or (isinstance(value, np.ndarray) and not is_for_all):
             clients = np.arange(self._clients) if chosen is None else chosen
-            are_members = np.isin(clients, inner.members)
-            old_value = inner.keywords[name]
+            are_members = np.isin(clients, part.members)
+            old_value = part.keywords[name]
             if not is_per_client(old_value):
-                if not np.isin(inner.members, clients).all():
+                if not np.isin(part.members, clients).all():
                     raise UserError(f"{path}: the other clients have no number there ({old_value!r}); give them one in the law")
                 old_value = np.nan  # all clients of the law get a new value; NaN marks those of other laws
             values = np.array(np.broadcast_to(old_value, (self._clients,)), np.float64)
             values[clients[are_members]] = value[are_members] if isinstance(value, np.ndarray) else value
             # The law is evaluated for its own clients only, so entries of other clients may repeat any valid value.
             value = np.where(np.isnan(values), values[clients[are_members]][0], values)
-        return replace(inner, keywords=inner.keywords | {name: value})
+        return replace(part, keywords=part.keywords | {name: value})
 
     def scale_by(self, factors: Keywords, chosen: IntArray | None, path: str) -> Law[LawT]:
         """Return the law with parameters of `chosen` clients (None: all) multiplied by `factors`; raises UserError."""
@@ -173,7 +173,7 @@ class Law(Generic[LawT]):
 
         It is an array (K,), with NaN for clients with a law that lacks it, if the parameter may differ between clients.
         """
-        first = self._laws_with(name, path)[0]
+        first = self._parts_with(name, path)[0]
         value = first.keywords[name]
         differs = name in per_client_parameters(self._group, first.component.kind) and is_per_client(value)
         return self.values(name, path) if differs else value
@@ -186,13 +186,13 @@ class Law(Generic[LawT]):
             supplied["draws"] = self._context.streams[self._path]
         group = self._group
         laws: list[LawT] = [
-            construct(inner.component, group, path or inner.path, _locate_file(inner.keywords), supplied) for inner in self._inner
+            construct(part.component, group, path or part.path, _locate_file(part.keywords), supplied) for part in self._parts
         ]
         if not self._by_group:
             return laws[0]
         group_of = np.zeros(self._clients, np.int64)
-        for index, inner in enumerate(self._inner):
-            group_of[inner.members] = index
+        for index, part in enumerate(self._parts):
+            group_of[part.members] = index
         return cast(LawT, _GROUPED[self._group](laws=laws, group_of=group_of))
 
 

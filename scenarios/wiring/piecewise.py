@@ -42,7 +42,7 @@ def join_steps(first: Changing[LawT], steps: list[Step], path: str, name: str, c
     segments, laws, starts = _build_on_demand(first, in_order) if are_drawn else _build_all(first, in_order)
     unit: Unit = steps[0].unit if steps else "rounds"
     if context.targets is not None:
-        return context.targets.law(f"{path}.{name}", segments, laws, starts, unit)
+        return context.targets.add_law(f"{path}.{name}", segments, laws, starts, unit)
     return Piecewise(laws=laws, starts=starts, unit=unit) if steps else Unchanging(laws[0])
 
 

@@ -200,7 +200,7 @@ def _presence(scenario: Scenario, context: Context) -> Availability:
     population = context.population
     keywords = resolve_parameters(scenario.availability, "availability", "availability", population)
     law = construct(scenario.availability, "availability", "availability", keywords, {"clients": population.count})
-    return law if context.targets is None else context.targets.absences(law, population.count)
+    return law if context.targets is None else context.targets.add_absences(law, population.count)
 
 
 def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, HasLaws]:

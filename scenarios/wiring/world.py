@@ -221,7 +221,9 @@ class World:
         instant: bool = False,
         on_work: Callable[[Update], Load] | None = None,
     ) -> ClientPool:
-        """Return the clients. `channels`: None for the access of `[uplink]`. `on_work`: as in `UpdateRules`. Raises UserError."""
+        """Return the clients. `channels`: None for the access of `[uplink]`. Other arguments are those of `UpdateRules`. Raises
+        UserError.
+        """
         scenario, context = self.scenario, self.context
         if channels is None:
             count = scenario.uplink.sub_channels
@@ -230,6 +232,8 @@ class World:
         else:
             access, jamming = channels.access, channels.jamming
         charge_on = scenario.privacy.charge_on if scenario.privacy is not None else "upload"
+        groups = self.population if self.population.grouped else None
+        taken_away = None if context.targets is None else context.targets.absent.away
         return ClientPool(
             clock=self.clock,
             medium=self._medium(access, jamming),
@@ -243,8 +247,8 @@ class World:
                 reports_phases=scenario.clients.report_phases,
             ),
             energy=build_energy(scenario, context.population, context.streams, self.availability),
-            groups=self.population if self.population.grouped else None,
-            taken_away=None if context.targets is None else context.targets.absent.away,
+            groups=groups,
+            taken_away=taken_away,
         )
 
     def _accountant(self) -> Accountant:
@@ -258,6 +262,7 @@ class World:
         """Return the links of all clients, with `access` to the uplink, and the jammers of both."""
         scenario, context, delays = self.scenario, self.context, self.delays
         cut_offs = None if context.targets is None else context.targets.cut_offs
+        sizes = self.sizes if scenario.server.sends_updates else Sizes()
         return Medium(
             clients=self.clients,
             laws=MediumLaws(
@@ -276,7 +281,7 @@ class World:
             access=access,
             carriers=Carriers(down=self.down.carrier, up=self.up.carrier),
             outages=build_outages(scenario, context.streams, context.population, cut_offs),
-            sizes=self.sizes if scenario.server.sends_updates else Sizes(),
+            sizes=sizes,
             jamming=jamming,
         )
 
@@ -297,11 +302,10 @@ class World:
         }
 
     def policy(self, per_round: int, per_model: int | None = None, *, reported_losses: bool = False) -> SelectionPolicy:
-        """Return the policy that selects clients for rounds.
+        """Return the policy that selects clients for rounds; raises UserError, also if it needs training and there is none.
 
-        `per_round`: clients of a decision. `per_model`: updates of a model. Raises UserError.
-
-        `reported_losses`: True if updates report losses although the run trains nothing.
+        `per_round`: clients of a decision. `per_model`: updates of a model. `reported_losses`: True if updates report losses
+        although the run trains nothing.
         """
         policy: SelectionPolicy = self.decider(SelectionPolicy, per_round, per_model)
         if self.scenario.learner is not None:

@@ -118,6 +118,7 @@ def exists(folder: Path) -> bool:
 def _pack(value: object, arrays: dict[str, NDArray[Any]]) -> object:
     """Return `value` as JSON; add its arrays to `arrays`. Types that JSON lacks become lists that begin with their kind."""
     if value is None or isinstance(value, bool | int | float | str):
+        # A NumPy float is a Python float, too.
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.ndarray):
         return _pack_array(value, arrays)
@@ -151,6 +152,7 @@ def _pack_array(value: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> object:
         others = np.flatnonzero(bits != bits[usual])
         if len(others) <= value.size // _SPARSE_SHARE:
             arrays[name] = value[usual : usual + 1].copy()
+            # Indexes and values of all other entries.
             arrays[f"{name}at"], arrays[f"{name}is"] = others, value[others]
             return ["mostly", [name, value.size]]
     arrays[name] = value

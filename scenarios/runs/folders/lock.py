@@ -45,14 +45,14 @@ def lock_file(folder: Path) -> Path:
 @contextmanager
 def _hold_lock_file(folder: Path) -> Iterator[None]:
     """Hold a lock by a file beside the folder within the block; raises UserError if another process holds it."""
-    path, this_process = lock_file(folder), _process(os.getpid())
-    while not _create(path, this_process):
+    path, this_process = lock_file(folder), _describe_process(os.getpid())
+    while not _create_lock_file(path, this_process):
         holder = _read_holder(path)
         if holder is not None and not _has_ended(holder):
             writer = f"process {holder['pid']} on {holder['host']} writes there" if holder else "another process writes there"
             raise UserError(f"{folder}: {writer}; wait until it has ended, or name another folder (has it ended? remove {path})")
         if holder is not None:
-            _remove(path, holder)
+            _remove_stale_lock(path, holder)
     try:
         yield
     finally:
@@ -60,7 +60,7 @@ def _hold_lock_file(folder: Path) -> Iterator[None]:
             path.unlink()
 
 
-def _create(path: Path, content: Notes) -> bool:
+def _create_lock_file(path: Path, content: Notes) -> bool:
     """Create the lock file; return False if another process has it.
 
     If it cannot be created for another reason, warn and return True: the run goes on without a lock.
@@ -88,7 +88,7 @@ def _read_holder(path: Path) -> Notes | None:
     return content if is_readable else {}
 
 
-def _process(pid: int) -> Notes:
+def _describe_process(pid: int) -> Notes:
     """Describe a process of this machine.
 
     `started` distinguishes it from a later process of the same number, if the system reports it.
@@ -109,10 +109,11 @@ def _has_ended(holder: Notes) -> bool:
         return True
     except (PermissionError, OverflowError):
         return False
-    return bool(_process(holder["pid"])["started"] != holder.get("started"))
+    # Another process may have got the number of the ended one.
+    return bool(_describe_process(holder["pid"])["started"] != holder.get("started"))
 
 
-def _remove(path: Path, stale: Notes) -> None:
+def _remove_stale_lock(path: Path, stale: Notes) -> None:
     """Remove a stale lock, but keep a lock by which another process has replaced it meanwhile."""
     # A rename is atomic, so only one of several processes gets the file; its content cannot change between check and removal.
     aside = path.with_name(f"{path.name}-{os.getpid()}")

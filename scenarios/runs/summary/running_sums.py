@@ -124,6 +124,7 @@ class Summing:
         """Record of the last round; None before the first."""
         self._summed: Sequence[str] = ()
         """Columns of rounds that the run has and that add up."""
+        # Records that add nothing to the sums go to the inner recorder without a call between.
         self.probes_with = inner.probes_with
         self.communication = inner.communication
         self.edge, self.edge_round = inner.edge, inner.edge_round
@@ -194,6 +195,8 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
     )
     later_cautions = after_run(outcome)
     energy = energy_accounts(built)
+    slot_notes = server.notes() | bound_notes(server, scenario) if scenario.server.slotted else None
+    mean_round_s = totals.round_s / totals.rounds if totals.rounds else None
     return {
         "format": FORMAT,
         "name": scenario.name,
@@ -207,7 +210,7 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
             "accuracy": number_or_none(totals.accuracy),
             "loss": number_or_none(totals.loss),
             "max_leak": max_leak,
-            "mean_round_s": totals.round_s / totals.rounds if totals.rounds else None,
+            "mean_round_s": mean_round_s,
             "fastest_round_s": number_or_none(_fastest_round_s(built, scenario)),
             "regret": number_or_none(totals.regret),
         },
@@ -215,7 +218,7 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
         "jammed": {jammer.name: target_of(jammer, scenario) for jammer in scenario.jammers},
         "coordinator": facts_of(built.server.clients, slotted=scenario.server.slotted).plain(),
         "pause": pause_notes(built.truth, scenario, totals.rounds),
-        "slots": server.notes() | bound_notes(server, scenario) if scenario.server.slotted else None,
+        "slots": slot_notes,
         "availability": built.server.clients.presence.notes(),
         "aoi": _aoi_notes(built, scenario, totals),
         "sub_channels": _sub_channel_notes(built, scenario, totals),
@@ -280,10 +283,12 @@ def _aoi_notes(built: World, scenario: Scenario, totals: Totals) -> Notes | None
     if channel_notes is None or scenario.server.decider != "scheduler":
         return None
     oracle = scenario.oracle
+    # Sum of ages over clients and rounds -> mean.
+    mean_age = totals.sum_age / (totals.rounds * scenario.clients.count) if totals.rounds else None
     return {
         "oracle": oracle,
         "regret": None if oracle == "none" else totals.aoi_regret,
-        "mean_age_rounds": totals.sum_age / (totals.rounds * scenario.clients.count) if totals.rounds else None,
+        "mean_age_rounds": mean_age,
         "mean_age_at_random_rounds": _age_at_random(scenario.clients.count, totals.rounds, totals.counts["delivered"]),
         "cumulated_age_variance": totals.age_variance,
         **channel_notes,

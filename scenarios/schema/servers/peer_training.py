@@ -58,10 +58,9 @@ class PeerTraining(Server):
         refuse_oracle(scenario)
         refuse_policy(scenario)
         refuse_reward(scenario, "measures a selection, and here every peer takes part; leave it out")
-        for name in ("scheduler", "channels", "energy"):
+        no_energy = "the power of messages between peers is not counted yet; leave it out"
+        for name, reason in {"scheduler": _NO_SERVER, "channels": _NO_SERVER, "energy": no_energy}.items():
             if getattr(scenario, name) is not None:
-                no_energy = "the power of messages between peers is not counted yet; leave it out"
-                reason = no_energy if name == "energy" else _NO_SERVER
                 raise problem((name,), "..", reason)
         for name in ("downlink", "uplink"):
             section = getattr(scenario, name)

@@ -176,9 +176,9 @@ def _number(where: str, name: str, text: str) -> float:
         value = float(text)
     except ValueError:
         raise UserError(f"{where}: {name} = {text!r}: must be a number") from None
-    positive = name in _POSITIVE
-    if not math.isfinite(value) or value < 0 or (positive and value == 0):
-        raise UserError(f"{where}: {name} = {text}: must be finite and {'> 0' if positive else '>= 0'}")
+    is_allowed, allowed = (value > 0, "> 0") if name in _POSITIVE else (value >= 0, ">= 0")
+    if not math.isfinite(value) or not is_allowed:
+        raise UserError(f"{where}: {name} = {text}: must be finite and {allowed}")
     return value
 
 

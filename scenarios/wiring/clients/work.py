@@ -91,10 +91,12 @@ def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trai
     # The samples of clients are unknown if a scenario is checked without building its learner.
     if scenario.work is None or scenario.learner is not None:
         return None
-    data_sizes = scenario.clients.data_sizes
-    keywords: Keywords = {
+    data_sizes = None
+    if scenario.clients.data_sizes is not None:
         # Values between two bounds for the clients of a group are seldom whole numbers: round them up.
-        "data_sizes": None if data_sizes is None else np.ceil(population.values(data_sizes, "clients.data_sizes")),
+        data_sizes = np.ceil(population.values(scenario.clients.data_sizes, "clients.data_sizes"))
+    keywords: Keywords = {
+        "data_sizes": data_sizes,
         "batch_size": plan.batch_size,
         "epochs": 1 if plan.epochs is None else plan.epochs,
         "steps": plan.steps,
@@ -318,4 +320,4 @@ def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained
     # `partial` is the work of different amounts, `whole` the same for every update; neither is falsy.
     planned: WorkLaw = partial or whole or NoWork()
     work = _eager_work(scenario, planned, trained) if trained is not None and trained.eager else planned
-    return Training(work, sample_times(scenario, context), partial)
+    return Training(work=work, sample=sample_times(scenario, context), partial=partial)

@@ -295,14 +295,16 @@ def channel_links(section: Channels, context: Context, message: Message) -> Know
     Return None if bytes take a fixed number of seconds, which is added to the delay. That holds for a bandwidth that changes at
     rounds, too: the new number is for messages that begin after the change.
     """
-    number_changes = [change for change in section.changes if change.bandwidth_bytes_per_s is not None]
+    changes_at_times = any(change.bandwidth_bytes_per_s is not None and change.at_s is not None for change in section.changes)
     scripted = context.targets is not None and section.bandwidth_bytes_per_s is not None
-    if section.bandwidth is None and not scripted and not any(change.at_s is not None for change in number_changes):
+    if section.bandwidth is None and not scripted and not changes_at_times:
         return None
     own = _own_bandwidth(section, "channels", context)
     assert own is not None
-    in_rounds = scripted and all(change.at_s is None for change in number_changes)
-    law: Timeline[BandwidthLaw] = own if in_rounds else _join_over_time(own, "channels")
+    law: Timeline[BandwidthLaw] = own
+    # The law of a number that changes at rounds, or by a script only, is asked anew for each message.
+    if changes_at_times or not scripted:
+        law = _join_over_time(own, "channels")
     key = "channels.bandwidth" if section.bandwidth is not None else "channels.bandwidth_bytes_per_s"
     message.require_bytes(key)
     sizes = np.full(section.count, float(np.max(message.size_bytes)))
@@ -332,7 +334,7 @@ def _own_bandwidth(section: VaryingLink, path: str, context: Context) -> OwnBand
 
 def _multiply(timeline: OwnBandwidth, context: Context) -> OwnBandwidth:
     """Return `timeline`, multiplied by the bandwidth factor that the run may change as it goes on; unchanged without one."""
-    return timeline if context.multiplier is None else context.multiplier.over(timeline)
+    return timeline if context.multiplier is None else context.multiplier.apply_to(timeline)
 
 
 def _shared_bandwidth(section: Downlink | Peers, path: str, context: Context) -> OwnBandwidth:

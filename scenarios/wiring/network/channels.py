@@ -145,6 +145,6 @@ def channel_states(scenario: Scenario, context: Context) -> tuple[Timeline[Chann
     if isinstance(states, StateSequence):
         return Unchanging(Sequence(table=states.table)), states
     if context.targets is not None:
-        return context.targets.states("channels.states", states, channels.count), None
+        return context.targets.add_states("channels.states", states, channels.count), None
     return states, None
 

@@ -10,7 +10,7 @@ from netsim.core.protocols import BandwidthLaw, BandwidthTimeline
 
 
 class Multiplier:
-    """Factor of all bandwidths passed to `over`, 1 at first. `link`: only cable to multiply; None: all bandwidths."""
+    """Factor of all bandwidths passed to `apply_to`, 1 at first. `link`: only cable to multiply; None: all bandwidths."""
 
     def __init__(self, link: str | None = None) -> None:
         self.factor = 1.0
@@ -23,7 +23,7 @@ class Multiplier:
         """Return True if there is a bandwidth to multiply."""
         return self._timelines > 0
 
-    def over(self, timeline: BandwidthTimeline) -> Multiplied:
+    def apply_to(self, timeline: BandwidthTimeline) -> Multiplied:
         """Return `timeline` times the factor."""
         self._timelines += 1
         return Multiplied(timeline, self)

@@ -141,6 +141,7 @@ def _codec_s(scenario: Scenario, population: Population, name: str, size: object
     s_per_byte = np.asarray(population.values(getattr(scenario.payload, f"{name}_s_per_byte"), key))
     with np.errstate(over="ignore"):
         takes_s = np.asarray(s_per_byte * size, np.float64)
+    # The value for each byte, and what it comes to for a whole message.
     checks = ((s_per_byte, np.inf, ">= 0 seconds"), (takes_s, LONGEST_S, f"less: a message takes at most {LONGEST_S:g} s"))
     for values, limit, allowed in checks:
         valid = (values >= 0.0) & (values <= limit)

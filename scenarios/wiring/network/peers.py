@@ -82,7 +82,7 @@ def build_links(
         carrier, speed_km_per_s = world.network.peer_carrier(graph), math.inf
     cuts: list[Cuts] = [Outages(graph=graph, outages=outages)]
     if world.context.targets is not None:
-        cuts.insert(0, world.context.targets.scripted_cuts())
+        cuts.insert(0, world.context.targets.add_cuts())
 
     def link_of(a: int, b: int) -> int:
         """Return the number of the link between clients `a` and `b`."""

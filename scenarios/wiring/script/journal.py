@@ -66,14 +66,14 @@ class Journal:
             raise UserError(str(error)) from error
         return True
 
-    def read(self, name: str, value: Callable[[], object]) -> object:
-        """Note a value that the script reads; return it, or the value noted before during a replay."""
+    def read(self, name: str, read_present: Callable[[], object]) -> object:
+        """Note a value that the script reads, and return it. A replay returns the noted value, not the present one."""
         if self._next is None:
-            present = value()
-            self.entries.append(["read", name, present])
-            return present
+            value = read_present()
+            self.entries.append(["read", name, value])
+            return value
         index = self._next
-        self._compare(["read", name], 2)
+        self._compare(["read", name], length=2)
         return self.entries[index][2]
 
     def next_woken(self) -> list[Any] | None:

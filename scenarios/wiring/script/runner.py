@@ -37,7 +37,7 @@ class ScriptRunner:
         self.journal = Journal()
         self.recorder: Recorder = NoRecorder()
         self._function: Callable[[], Any]
-        """Function that makes the generator: see `play`."""
+        """Function that makes the generator."""
         self.round = 0
         """Rounds opened."""
         self.slot = 0
@@ -70,7 +70,7 @@ class ScriptRunner:
         opening_s = (wait.due_round - 1) * self._round_s
         return min(wait.due_s, opening_s)
 
-    def play(self, function: Callable[[], Any], *, round_s: float | None) -> None:
+    def set_function(self, function: Callable[[], Any], *, round_s: float | None) -> None:
         """Set the `function` that makes the script's generator, once the script's world exists.
 
         `round_s`: round t opens at (t - 1) times this; None: openings depend on events.
@@ -146,7 +146,7 @@ class ScriptRunner:
     def _send(self, event: Event) -> None:
         """Give an event to the present wait, and wake the script if the wait ends."""
         wait = self._wait
-        if wait is not None and wait.take(event):
+        if wait is not None and wait.on_event(event):
             self._wake(wait)
 
     def _wake(self, wait: Wait) -> None:

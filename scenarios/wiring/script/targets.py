@@ -184,6 +184,7 @@ class ScriptedLaw(_Law[Segment[LawT], LawT]):
         self._all_laws: tuple[tuple[Overlay, ...] | None, Sequence[LawT]] = None, laws
         """Last call of `laws_at`: overlays and result."""
         self._segment_index: Piecewise[int] = Piecewise(laws=list(range(len(segments))), starts=starts, unit=unit)
+        """Timeline of the index in `segments`."""
 
     def _segment(self, round: int, time_s: float) -> tuple[Segment[LawT], LawT, float]:
         """Return (segment in force, its law without overlays, time when it ends)."""
@@ -335,22 +336,22 @@ class Targets:
         """Links between clients that the script has cut; None without links, or if messages take no time."""
         self._renewals: dict[str, list[Callable[[], None]]] = {}
 
-    def scripted_cuts(self) -> ScriptedCuts:
+    def add_cuts(self) -> ScriptedCuts:
         """Create and return the outages of links that a script makes; sets `cuts`."""
         self.cuts = ScriptedCuts()
         return self.cuts
 
-    def absences(self, presence: Availability, clients: int) -> Absences:
+    def add_absences(self, presence: Availability, clients: int) -> Absences:
         """Return `presence` wrapped so that a script may take clients away; sets `absent`."""
         self.absent = Absences(inner=presence, clients=clients)
         return self.absent
 
-    def absences_of_edges(self, presence: Availability, edges: int) -> Absences:
+    def add_edge_absences(self, presence: Availability, edges: int) -> Absences:
         """Return `presence` wrapped so that a script may take edges away; sets `absent_edges`."""
         self.absent_edges = Absences(inner=presence, clients=edges)
         return self.absent_edges
 
-    def law(
+    def add_law(
         self,
         key: str,
         segments: Sequence[Segment[LawT]],
@@ -371,7 +372,7 @@ class Targets:
         self.all[key], self._renewals[key] = law, law.renewals
         return law
 
-    def states(self, key: str, states: ChannelStates, count: int) -> ScriptedStates:
+    def add_states(self, key: str, states: ChannelStates, count: int) -> ScriptedStates:
         """Return the timeline of these states, and add it to the targets of the script under `key`."""
         target = ScriptedStates(key=key, states=states, count=count)
         self.all[key], self._renewals[key] = target, target.renewals

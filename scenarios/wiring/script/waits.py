@@ -99,7 +99,7 @@ class Wait(ABC):
         """Return True if the wait is over at its start, because its event has happened before. Sets `value`."""
         return False
 
-    def take(self, event: Event) -> bool:
+    def on_event(self, event: Event) -> bool:
         """Return True if `event` ends the wait. Sets `value`."""
         return False
 
@@ -144,7 +144,7 @@ class UntilRound(Wait):
         self.value = slot if self.slot else round
         return bool(self.value >= self.number)
 
-    def take(self, event: Event) -> bool:
+    def on_event(self, event: Event) -> bool:
         """Return True if the round or slot, or a later one, opens."""
         if not isinstance(event, Opened) or event.is_slot != self.slot or event.number < self.number:
             return False
@@ -167,7 +167,7 @@ class UntilTime(Wait):
         self.value = time_s
         return time_s >= self.due_s
 
-    def take(self, event: Event) -> bool:
+    def on_event(self, event: Event) -> bool:
         """Return True if the time is reached."""
         if not isinstance(event, Reached) or event.time_s < self.due_s:
             return False
@@ -202,7 +202,7 @@ class UntilEnded(Wait):
         """Count from 0 again."""
         self._matched = 0
 
-    def take(self, event: Event) -> bool:
+    def on_event(self, event: Event) -> bool:
         """Count a matching end; return True at the last one."""
         if not isinstance(event, Ended) or not self._matches(event):
             return False
@@ -240,7 +240,7 @@ class UntilDeclared(Wait):
         self._channels = None if channels is None else frozenset(channels)
         self._clients = None if clients is None else frozenset(clients)
 
-    def take(self, event: Event) -> bool:
+    def on_event(self, event: Event) -> bool:
         """Return True if the declared changes include one that the wait is for."""
         if not isinstance(event, Declared):
             return False
@@ -281,10 +281,10 @@ class AnyOf(Wait):
         self.value = next((wait for wait in self.waits if wait.is_over(round, slot, time_s)), None)
         return self.value is not None
 
-    def take(self, event: Event) -> bool:
+    def on_event(self, event: Event) -> bool:
         """Return True if `event` ends one of the waits. The first of these is the value."""
         # Pass the event to each wait, so that counting waits go on counting.
-        ended = [wait for wait in self.waits if wait.take(event)]
+        ended = [wait for wait in self.waits if wait.on_event(event)]
         self.value = ended[0] if ended else None
         return bool(ended)
 

@@ -47,32 +47,38 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
     function = resolve("script", section.kind)
     runner = ScriptRunner(name=section.kind, clock=world.clock)
     pool, channels = server.clients, server.clients.medium.access.assigned
+    spectrum = None if channels is None else channels.spectrum
     links = None if targets.cuts is None else server.transport
+    graph = None if links is None else links.graph
     jammers = _all_jammers(world, server)
     scene = Scene(
         population=world.population,
         pool=pool,
-        spectrum=None if channels is None else channels.spectrum,
+        spectrum=spectrum,
         jammers=jammers,
-        graph=None if links is None else links.graph,
+        graph=graph,
         slots=world.scenario.server.slotted,
         declares={group: _may_declare(group, world.scenario) for group in ("policy", "scheduler")},
     )
     script_world = ScriptWorld(runner=runner, targets=targets, scene=scene, rng=world.streams.generator("script"))
     server_section = world.scenario.server
     round_s = None if server_section.own else server_section.parameters().get("round_s")
-    runner.play(partial(function, script_world, **section.parameters()), round_s=round_s)
+    runner.set_function(partial(function, script_world, **section.parameters()), round_s=round_s)
+    def due_s() -> float:
+        """Return the time of the script's next act, which may end an absence, a cut or jamming."""
+        return runner.due_s
+
     # A server without clients waits for the script's next act, which may bring clients back.
-    targets.absent.ask_return(lambda: runner.due_s)
+    targets.absent.ask_return(due_s)
     if targets.absent_edges is not None:
-        targets.absent_edges.ask_return(lambda: runner.due_s)
+        targets.absent_edges.ask_return(due_s)
     if targets.cuts is not None and links is not None:
         targets.cuts.listen(links.report_return)
         targets.cut_offs.listen(links.report_reconnection)
-        targets.cuts.expect(lambda: runner.due_s)
-    targets.cut_offs.expect(lambda: runner.due_s)
+        targets.cuts.expect(due_s)
+    targets.cut_offs.expect(due_s)
     for group in jammers:
-        group.expect(lambda: runner.due_s)
+        group.expect(due_s)
     _add_objects(world, targets, jammers)
     _register_renewals(world, server)
     _follow_ends_and_rounds(runner, server)
@@ -149,11 +155,16 @@ def _follow_declarations(runner: ScriptRunner, server: Server) -> None:
     A policy has no listeners: an instrument of the loop sees after each round which clients it has restarted.
     """
 
+    def report(round: int, *, channels: Sequence[int] = (), clients: Sequence[int] = ()) -> None:
+        """Tell the runner of changes declared at the close of `round`: of sub-channels, or of clients."""
+        declared = Declared(time_s=runner.clock.now, round=round, channels=tuple(channels), clients=tuple(clients))
+        runner.on_declared(declared)
+
     def report_scheduler(round: int, channels: list[int]) -> None:
-        runner.on_declared(Declared(runner.clock.now, round, tuple(channels), ()))
+        report(round, channels=channels)
 
     def report_policy(round: int, clients: list[int]) -> None:
-        runner.on_declared(Declared(runner.clock.now, round, (), tuple(clients)))
+        report(round, clients=clients)
 
     loop = server.loop
     if loop.detections is not None:

@@ -212,10 +212,11 @@ def _edges(
     edges = []
     for number, name in enumerate(layout.names):
         above = layout.above[number]
+        name_above = None if above < 0 else layout.names[above]
         edge = Edge(
             number=number,
             name=name,
-            above=None if above < 0 else layout.names[above],
+            above=name_above,
             edges=edge_pool,
             server=servers[number],
             members=members_of[number],
@@ -249,9 +250,8 @@ def _node_world(
 ) -> NodeWorld:
     """Return the parts of the server of `node` (-1: the root): those of `world`, with some replaced for this node.
 
-    `count`: the largest number of members that it may have, all clients if they move.
-
-    `of_edges`: context and presence of the members if they are edges; None if they are clients.
+    `count`: the largest number of members that it may have, all clients if they move. `of_edges`: context and presence of the
+    members if they are edges; None if they are clients.
     """
     section = world.scenario.edges
     assert section is not None
@@ -445,7 +445,7 @@ def _presence(section: Edges, context: Context) -> Availability:
     keywords = resolve_parameters(section.availability, "availability", "edges.availability", context.population)
     count = context.population.count
     law: Availability = construct(section.availability, "availability", "edges.availability", keywords, {"clients": count})
-    return law if context.targets is None else context.targets.absences_of_edges(law, count)
+    return law if context.targets is None else context.targets.add_edge_absences(law, count)
 
 
 def _ways(section: Edges, context: Context) -> MediumLaws:

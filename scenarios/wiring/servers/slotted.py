@@ -119,6 +119,7 @@ def _test_work(world: World) -> FloatArray | None:
         samples = world.population.values(section.test_samples, key)
         if not np.min(samples) >= 0:
             raise UserError(f"{key} = {float(np.min(samples))!r}: must be >= 0 samples")
+    # A test makes a forward pass only.
     share = Work().forward_share if world.scenario.work is None else world.scenario.work.forward_share
     return np.array(np.broadcast_to(share * np.asarray(samples, np.float64), (count,)))
 
@@ -172,8 +173,9 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
     assert gossip is not None
     graph = build_peer_graph(section, context.population.count, streams)
     instant = slots.start == "zero"
-    # With "zero" messages take no time and none is lost.
-    outages, presence = (None, None) if instant else (pool.medium.outages, message_presence(world, pool))
+    outages, presence = pool.medium.outages, message_presence(world, pool)
+    if instant:
+        outages, presence = None, None  # messages take no time, and none is lost
     links = build_links(world, section, graph, context, outages, presence=presence)
     belief_keys = ("model", "coupling", "attenuation", "exponent", "strict")
     rule_keys = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
@@ -187,6 +189,8 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
     belief_maths = construct_at(PeerBelief, "belief", maths_keywords, {"graph": graph})
     gossip_rules = construct_at(GossipRules, "gossip", gossip_keywords, {})
     construct_at(warn_of_storms, "belief", {}, {"rules": belief_rules, "maths": belief_maths}, names={"work_s"})
+    start_rule = StartRule(start="deadline" if slots.start == "deadline" else "agreement", deadline_s=slots.deadline_s)
+    reachable = None if presence is None else presence.reachable
     with name_refusals("slots", ("engine",)):
         return ConsensusPhase(
             links=links,
@@ -195,11 +199,11 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
             rules=ConsensusRules(
                 belief=belief_rules,
                 gossip=gossip_rules,
-                start=StartRule(start="deadline" if slots.start == "deadline" else "agreement", deadline_s=slots.deadline_s),
+                start=start_rule,
                 per_round=scenario.server.per_round,
                 engine=slots.engine,
                 ties=gossip.ties,
             ),
             streams=streams,
-            reachable=None if presence is None else presence.reachable,
+            reachable=reachable,
         )

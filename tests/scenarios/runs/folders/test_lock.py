@@ -47,7 +47,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def hold(out: Path, **changes: Any) -> None:
-    lock_file(out).write_text(json.dumps(lock._process(os.getpid()) | changes), encoding="utf-8")
+    lock_file(out).write_text(json.dumps(lock._describe_process(os.getpid()) | changes), encoding="utf-8")
 
 
 def test_who_comes_second_is_refused_and_what_a_killed_process_left_is_recognised(out: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_lock_of_another_machine_is_named(out: Path) -> None:
 
 def test_one_that_came_meanwhile_is_not_removed(out: Path) -> None:
     hold(out)
-    lock._remove(lock_file(out), {"pid": 1, "host": "x", "started": None})
+    lock._remove_stale_lock(lock_file(out), {"pid": 1, "host": "x", "started": None})
     assert json.loads(lock_file(out).read_text())["pid"] == os.getpid()
 
 
