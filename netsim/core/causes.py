@@ -106,10 +106,11 @@ class Causes(StateFields):
         self.ended, self.ended_s = attempt.number, clock.now
         # Compare the numbers of entries first: mostly listeners schedule no call, and asking for the next number takes longer. No
         # entry leaves the clock meanwhile.
-        pending_before = clock.pending()
+        entries = clock.entries
+        entries_before = len(entries)
         for listen in listeners:
             listen(attempt)
-        added = clock.pending() - pending_before
+        added = len(entries) - entries_before
         if added:
             next_number = clock.next_number()
             self._timers |= dict.fromkeys(range(next_number - added, next_number), attempt.number)

@@ -8,7 +8,7 @@ times (see the benchmark of the message path).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
@@ -51,6 +51,8 @@ class Clock(Environment):
 
     def __init__(self, start_s: float = 0.0) -> None:
         super().__init__(initial_time=start_s)
+        self.entries: Sequence[object] = self._queue
+        """All calls and events that are scheduled, as a heap."""
         self.event_limit: float = float("inf")
         """Number of events since creation above which the next step raises EventLimitError."""
         self.calling = -1
@@ -82,10 +84,6 @@ class Clock(Environment):
     def next_number(self) -> int:
         """Return the number of the next call or event, which it leaves free."""
         return self.reserve(0)
-
-    def pending(self) -> int:
-        """Return how many calls and events are scheduled."""
-        return len(self._queue)
 
     def call_in(self, delay_s: float, fn: Callable[[Any], object], payload: object = None) -> int:
         """Call `fn(payload)` after `delay_s` seconds; return the call's number. Raises ValueError for a negative delay."""
