@@ -24,7 +24,7 @@ def _learning_sizes(data: str, smoke_images: int, *smoke_settings: str) -> dict[
     laptop_data = f'learner.data={{kind="{data}", samples=5000, test_samples=1000, validation_samples=200}}'
     return {
         Size.SMOKE: Setup(seeds=(1,), settings=(*short_training, smoke_data, *smoke_settings)),
-        Size.LAPTOP: Setup(seeds=(1, 2), settings=("rounds=50", laptop_data)),
+        Size.LAPTOP: Setup(seeds=(1, 2), settings=("rounds=30", laptop_data)),
         Size.FULL: Setup(seeds=(1, 2, 3)),
     }
 

@@ -294,6 +294,8 @@ class PanelStudy:
 
     name: str
     size: Size = Size.LAPTOP
+    settings: tuple[str, ...] = ()
+    """Changes of the scenario, on top of those of the size."""
     arrange: Callable[[dict[str, Cells]], dict[str, Cells]] = lambda tables: tables
     """Makes the tables of the page from those of the result."""
     tables: dict[str, TablesOf] = field(default_factory=dict)
@@ -302,11 +304,16 @@ class PanelStudy:
     @property
     def command(self) -> str:
         """The command whose result this is."""
-        return Request(find_reproduction(self.name), self.size).command
+        return self._request.command
+
+    @property
+    def _request(self) -> Request:
+        """The figure or table in its size, with the settings."""
+        return Request(find_reproduction(self.name), self.size, settings=self.settings)
 
     def measure(self, folder: Path, jobs: int) -> dict[str, Cells]:
         """Simulate what is not in `folder` yet, and return the tables."""
-        asked = Request(find_reproduction(self.name), self.size)
+        asked = self._request
         if asked.reproduction.judge is not None:
             document, _ = judge_without_sweep(asked, None, folder)
         else:
@@ -501,7 +508,7 @@ STUDIES: dict[str, Study] = {
     "pause_fig2_3": PanelStudy(name="pause_fig2_3"),
     "pause_fig4_5": PanelStudy(name="pause_fig4_5"),
     "pause_fig8_9": PanelStudy(name="pause_fig8_9"),
-    "channels_fig3_4_cifar10_piecewise": PanelStudy(name="channels_fig3_4_cifar10_piecewise"),
+    "channels_fig3_4_cifar10_piecewise": PanelStudy(name="channels_fig3_4_cifar10_piecewise", settings=("rounds=50",)),
     "channels_fig3_4_cifar10_extreme": PanelStudy(name="channels_fig3_4_cifar10_extreme"),
     "analytics_fig11": PanelStudy(name="analytics_fig11"),
     "analytics_fig12": PanelStudy(name="analytics_fig12"),
