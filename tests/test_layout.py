@@ -41,17 +41,18 @@ def at_run_time(module: ast.Module) -> ast.Module:
 
 
 def too_long(module: ast.Module, lines: int) -> list[str]:
-    """Return the functions of more than so many lines; a docstring, which may hold an example, does not count."""
+    """Return the functions of more than so many lines; docstrings of a function and of attributes do not count."""
     functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return [node.name for node in functions if _length(node) - _length_of_docstring(node) > lines]
+    return [node.name for node in functions if _length(node) - _length_of_docstrings(node) > lines]
 
 
 def _length(node: ast.stmt) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
-def _length_of_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    return _length(node.body[0]) if ast.get_docstring(node, clean=False) is not None else 0
+def _length_of_docstrings(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    texts = [part for part in node.body if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)]
+    return sum(_length(text) for text in texts if isinstance(text.value.value, str))
 
 
 MANY_ARGUMENTS = {

@@ -315,10 +315,8 @@ class ClientPool(Tallies):
             if retry and update.begun_round != send.round and update.phase != KEPT:
                 # An update still in training goes on by itself; a kept update is sent now.
                 cause = Cause(EARLIER, update.number)
-            number, age = self.started + place + 1, round - last_round
-            update.begin_attempt(
-                round, age, departure_s, now, send, place, channel, cause, number=number, edge=self.coordinator
-            )
+            update.begin_attempt(round, round - last_round, departure_s, now, send, place, channel, cause)
+            update.number, update.edge = self.started + place + 1, self.coordinator
             if energy is not None:
                 energy.begin(update, now)
             if retry:
@@ -353,9 +351,8 @@ class ClientPool(Tallies):
             place=update.send_place,
             channel=None,
             begun=cause,
-            number=self.started,
-            edge=edge,
         )
+        update.number, update.edge = self.started, edge
         update.version, update.handed_over = version, True
         if self.energy is not None:
             self.energy.begin(update, now)
@@ -387,8 +384,8 @@ class ClientPool(Tallies):
             place=0,
             channel=None,
             begun=self.causes.begin_cause(client),
-            number=self.started,
         )
+        update.number = self.started
         update.phase = ENDED
         update.outcome, update.outcome_s, update.cause = "aborted", now, cause
         self.count_end(update)

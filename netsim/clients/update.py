@@ -173,6 +173,10 @@ class Update:
         self.model_draws = draws
         self.send_draws: SendDraws
         """Draws of the present attempt."""
+        self.number = 0
+        """Number of the present attempt in the client table; 0: it is a probe."""
+        self.edge: str | None = None
+        """Name of the edge that began the present attempt; None: there are no edges."""
         self.phase = DOWNLOAD
         """Present step of the update (`netsim.clients.steps.stages`)."""
         self.phase_start_s = self.due_s = now_s
@@ -213,16 +217,13 @@ class Update:
         place: int,
         channel: int | None,
         begun: Cause | None = None,
-        *,
-        number: int = 0,
-        edge: str | None = None,
     ) -> None:
-        """Begin an attempt in `round`: set every column of its record to the value at the beginning.
+        """Begin an attempt in `round`: set every column of its record to the value at the beginning, but for those of the update
+        (client, group, version, loss), and for `jammed` while the model is on its way.
 
         `age_rounds`: rounds since the client's last delivery. `departure_s`: time at which the client will go away. `place`:
         position of the client in `draws`. `channel`: assigned sub-channel, or None. `begun`: cause of the attempt; None: the
-        opening of the round. `number`: number of the attempt in the client table; 0: it is a probe. `edge`: name of the edge
-        that begins it; None: there are no edges.
+        opening of the round. The caller then sets the `number` of the attempt, and its `edge`.
         """
         # Attribute by attribute, not from a dictionary, for speed: every attempt of a run passes here.
         self.send_draws = draws
@@ -250,11 +251,9 @@ class Update:
             # A model that is still on its way may have been hit in an earlier attempt.
             self.jammed = None
         self.collided: bool | None = None
-        self.number = number
         self.begun_by, self.begun_after = begun or Cause(OPEN, round)
         self.sent_after: int | None = None
         self.kind: str | None = None
-        self.edge: str | None = edge
         self.started_round: int | None = None
         self.age_after_rounds: int | None = None
         self.age_after_s: float | None = None

@@ -235,8 +235,7 @@ def _simulate(
     begins. `stop`: request to stop early, such as an interrupt. `after_round`: callback after each round. `checkpoint_s`: wall
     time from one checkpoint to the next.
     """
-    out, simulation = marker.folder, built.simulation
-    totals = Totals(starts_s=change_points_s(built.channels))
+    out, simulation, totals = marker.folder, built.simulation, Totals(starts_s=change_points_s(built.channels))
     effort = Effort(0.0 if state is None else state["wall_time_s"])
     if state is not None:
         # Restore the state before the tables of the interrupted run are opened: it may be refused.

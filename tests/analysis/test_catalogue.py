@@ -230,6 +230,7 @@ def test_of_many_variants_some_are_drawn_and_that_is_said(tmp_path: Path) -> Non
     assert "12 of 15 variants" in texts(figure)
 
 
+@pytest.mark.slow
 @pytest.mark.draws
 def test_what_variants_are_called_is_drawn_whatever_it_is(tmp_path: Path) -> None:
     names = ["$\\bad{$", "cost $5 and \\frac $6", r"$\beta = 2$", "b"]
@@ -274,6 +275,7 @@ def test_letters_that_no_font_has_are_warned_of_once(tmp_path: Path, caplog: pyt
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_every_axis_has_a_label_and_every_figure_words(tmp_path: Path) -> None:
     totals = {"selected": 7, "delivered": 4, "lost": 1, "late": 1, "aborted": 0, "in_flight": 1}
     told = BOUNDS | {"max_leak": [0.5, 0.9, 1.2], "loss": [1.0, 0.9, 0.8], "accuracy": [0.1, 0.5, 0.9]}

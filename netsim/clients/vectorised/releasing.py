@@ -111,8 +111,8 @@ def _update_at(attempts: Columns, place: int, draws: Mapping[int, tuple[ModelDra
         place=counts[PLACE],
         channel=None,
         begun=Cause(BEGUN_BY[counts[BEGUN]], counts[AFTER]),
-        number=counts[NUMBER],
     )
+    update.number = counts[NUMBER]
     for stage in STAGES:
         start = start_row(stage)
         setattr(update, stage.start, times[start])

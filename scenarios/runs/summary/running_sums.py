@@ -173,17 +173,6 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
         """Return None for NaN, which JSON does not have."""
         return None if math.isnan(value) else value
 
-    most_releases = int(np.max(built.server.clients.accountant.participations, initial=0))
-    privacy_loss = accounts(scenario, most_releases)
-    loss_text = accounts_in_words(scenario, privacy_loss, built.unprotected)
-    privacy_notes: Notes = {
-        "guarantee": guarantee_in_words(scenario, max_leak, built.parameters, built.unprotected, loss_text),
-        "parameters": built.parameters,
-        "unprotected_parameters": built.unprotected,
-        "also_released": also_released(scenario),
-    }
-    if privacy_loss is not None:
-        privacy_notes["accounting"] = privacy_loss
     outcome = Outcome(
         scenario=scenario,
         run=totals,
@@ -227,12 +216,28 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
         "after_last_round": {name: counts[name] - totals.counts[name] for name in _TOTALS if name in totals.counts},
         "books": audit(tables, counts, totals.counts, totals.rounds, max_leak, energy),
         "energy": None if energy is None else energy_notes(built, totals, energy),
-        "privacy": privacy_notes,
+        "privacy": _privacy_notes(built, scenario, max_leak),
         "learner": _learner_notes(built.trained),
         "warnings": [caution.plain() for caution in (*built.cautions, *later_cautions)],
         "machine": effort.notes(),
         "versions": versions(),
     }
+
+
+def _privacy_notes(built: World, scenario: Scenario, max_leak: float) -> Notes:
+    """Return what `summary.json` says of privacy. `max_leak`: the largest leak of a client."""
+    most_releases = int(np.max(built.server.clients.accountant.participations, initial=0))
+    privacy_loss = accounts(scenario, most_releases)
+    loss_text = accounts_in_words(scenario, privacy_loss, built.unprotected)
+    notes: Notes = {
+        "guarantee": guarantee_in_words(scenario, max_leak, built.parameters, built.unprotected, loss_text),
+        "parameters": built.parameters,
+        "unprotected_parameters": built.unprotected,
+        "also_released": also_released(scenario),
+    }
+    if privacy_loss is not None:
+        notes["accounting"] = privacy_loss
+    return notes
 
 
 def _fastest_round_s(built: World, scenario: Scenario) -> float:

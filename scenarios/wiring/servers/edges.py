@@ -173,23 +173,10 @@ def tree(world: World, compose: Composer) -> TreeServer:
     edges = _edges(section, layout, edge_pool, servers, members_of, learners)
     moves = None
     if clients_move:
-        moves = _moves(
-            world,
-            layout,
-            edges,
-            coordinator=coordinator,
-            client_views=client_coordinators,
-            edge_views=edge_coordinators,
-            edge_medium=media["nodes"],
-            ways=ways,
-        )
+        views = {"client_views": client_coordinators, "edge_views": edge_coordinators}
+        moves = _moves(world, layout, edges, coordinator=coordinator, edge_medium=media["nodes"], ways=ways, **views)
     server = TreeServer(
-        root=servers[-1],
-        edges=edges,
-        clients=client_coordinators,
-        nodes=edge_coordinators,
-        media=media,
-        moves=moves,
+        root=servers[-1], edges=edges, clients=client_coordinators, nodes=edge_coordinators, media=media, moves=moves
     )
     built.append(server)
     _let_scripts_act(world, server, coordinator)

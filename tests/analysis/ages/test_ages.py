@@ -92,6 +92,7 @@ def test_means_and_paired_differences_by_hand(tmp_path: Path) -> None:
     assert difference["cumulated_age_variance"].difference.mean == -2.0
 
 
+@pytest.mark.each_nth(2)
 def test_every_result_names_its_oracle_and_unlike_ones_are_not_compared(played: Sweep, tmp_path: Path) -> None:
     found = compare(played)
     assert found.oracles == ("means", "csi")
@@ -214,6 +215,7 @@ def test_over_seconds_states_and_declarations_lie_at_the_closes_of_their_rounds(
         assert detections.axes[0].get_xlabel() == ("round" if over == "rounds" else "simulated time (s)")
 
 
+@pytest.mark.slow
 def test_reports_hold_ages_and_changes(played: Sweep, tmp_path: Path) -> None:
     text = write_report(played.path, tmp_path / "sweep", format="md").read_text()
     for heading in ("## Age of information", "## Declared changes", "oracle `means`", "aoi_variance.png", "detections.png"):

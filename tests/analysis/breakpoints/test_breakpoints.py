@@ -175,6 +175,7 @@ def test_shades_of_a_single_round_can_be_seen() -> None:
     assert shade.get_extents().transformed(figure.axes[0].transData.inverted()).intervalx.tolist() == pytest.approx([29.5, 30.5])
 
 
+@pytest.mark.slow
 @pytest.mark.draws
 def test_a_sweep_is_answered_for_with_figures_and_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -37,6 +37,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     return open_sweep(sweep(plan(override(tables, changes), "timing"), out, machines=Machines(jobs=1)))
 
 
+@pytest.mark.each_nth(2)
 def test_figures_of_a_run_are_means_over_its_slots(study: Sweep) -> None:
     run = study.run("agreement+mean_excess_s=0.05", 2)
     timing, rows = run_timing(run), run.rounds
@@ -157,6 +158,7 @@ def test_a_comparison_tells_of_agreement(
     assert "(1/s)" not in printed
 
 
+@pytest.mark.slow
 def test_regret_is_compared_with_that_of_the_same_task_in_zero_time(tmp_path: Path) -> None:
     tables = read_file("bp_ucb_timing")
     few = [variant for variant in tables["sweep"]["variants"] if variant["name"] in ("zero", "deadline-5")]

@@ -140,6 +140,7 @@ def test_what_came_out_counts_the_metrics_without_a_difference(page: Page) -> No
     assert "final accuracy (points)" in without
 
 
+@pytest.mark.slow
 def test_what_came_out_names_differences_first_and_counts_the_others(tmp_path: Path) -> None:
     slow = {seed: ROUNDS | {"end_s": [2.0, 4.0, 7.0, 11.0, 16.0 + seed / 100]} for seed in (1, 2)}
     runs = {"base": {1: ROUNDS, 2: ROUNDS}, **{f"v{index}": slow for index in range(10)}}
@@ -160,11 +161,13 @@ def test_links_hold_the_tables(page: Page) -> None:
     assert [row[0] for row in rows] == ["variant", "base", NASTY]
 
 
+@pytest.mark.slow
 def test_the_same_folder_gives_the_same_bytes(sweep_path: Path, tmp_path: Path) -> None:
     first, second = (write_report(sweep_path, tmp_path / name / "report.html").read_bytes() for name in ("a", "b"))
     assert first == second
 
 
+@pytest.mark.slow
 def test_figures_are_written_as_files_too(sweep_path: Path, tmp_path: Path) -> None:
     page = Page(write_report(sweep_path, tmp_path / "r.html", images=["svg", "pdf"]).read_text(encoding="utf-8"))
     written = sorted(path.name for path in (tmp_path / "r-figures").iterdir())

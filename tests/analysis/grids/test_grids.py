@@ -112,6 +112,7 @@ def test_who_is_best_where(four: tuple[Sweep, Comparison]) -> None:
         best_in_cells(study, "simulated_s")
 
 
+@pytest.mark.slow
 def test_the_sets_of_best_hold_in_all_cells_together(tmp_path: Path) -> None:
     # Between what 95 % asks of one cell and what it asks of each of four (a t of 3.08 between 2.78 and 4.31).
     gap = np.array([1.0, 1.0, 1.0, 1.4, 0.9])
@@ -181,6 +182,7 @@ def test_the_tables_have_a_row_for_each_cell(four: tuple[Sweep, Comparison]) -> 
     assert not rows[1][2].endswith(" *")
 
 
+@pytest.mark.slow
 def test_a_method_that_was_not_run_in_a_cell_is_left_out_there(tmp_path: Path) -> None:
     times = dict(TIMES)
     times[5.0, 4.0] = [times[5.0, 4.0][0], [], times[5.0, 4.0][2]]
@@ -252,6 +254,7 @@ def test_more_than_two_keys_and_a_single_method_are_refused(tmp_path: Path) -> N
     assert cell_sections(two, compare(two)) == []
 
 
+@pytest.mark.slow
 def test_report_and_compare_have_the_option(
     four: tuple[Sweep, Comparison], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

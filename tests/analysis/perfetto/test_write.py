@@ -251,6 +251,7 @@ def check_format(events: list[dict[str, Any]]) -> None:
             assert any(start <= event["ts"] < end for start, end in slices[event["pid"], event["tid"]]), event
 
 
+@pytest.mark.each_nth(4)
 @pytest.mark.parametrize("world", WORLDS)
 def test_every_event_is_as_the_format_says(world: str, tmp_path: Path) -> None:
     run(parse(WORLDS[world]() | ({"rounds": 8} if world != "slots" else {})), tmp_path / "run")

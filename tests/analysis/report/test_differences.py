@@ -59,6 +59,7 @@ def test_what_is_said_in_words_is_decided_together(sweep: Sweep, tmp_path: Path)
     assert "--equivalent updates_per_s=0.05" in text
 
 
+@pytest.mark.slow
 def test_of_many_variants_the_first_metrics_are_left_and_that_is_said(tmp_path: Path) -> None:
     runs = {f"v{n:02}": {seed: rounds(1.0 + 0.1 * n + 0.01 * seed) for seed in (1, 2)} for n in range(81)}
     comparison = compare(open_sweep(write_sweep(tmp_path / "many", runs, baseline="v00")))

@@ -182,6 +182,7 @@ def test_the_comparison_is_written_beside_the_sweep(sweep_path: Path, tmp_path: 
         write_comparison(sweep, tmp_path / "c.xlsx")
 
 
+@pytest.mark.slow
 @pytest.mark.draws
 def test_figures_are_drawn_and_the_same_bytes_twice(sweep_path: Path, tmp_path: Path) -> None:
     first = draw_all(open_sweep(sweep_path), tmp_path / "one")
@@ -256,6 +257,7 @@ def test_runs_of_one_policy_on_one_seed_are_not_averaged(tmp_path: Path) -> None
     assert {label: len(runs) for label, runs in group_runs([a, c]).items()} == {"pause": 2}
 
 
+@pytest.mark.each_nth(2)
 def test_report_of_a_sweep(sweep_path: Path, tmp_path: Path) -> None:
     for scenario in sweep_path.glob("[bf]*/seed-*/scenario.toml"):
         scenario.write_text(scenario.read_text(encoding="utf-8") + "\n[privacy]\nsensitivity = 1.0\n", encoding="utf-8")

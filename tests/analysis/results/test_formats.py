@@ -106,6 +106,7 @@ def test_readers_get_every_column_with_its_type(tmp_path: Path, table: Any) -> N
     assert list(ROWS[table]._fields) == sorted(opened.arrow(table).column_names, key=ROWS[table]._fields.index)
 
 
+@pytest.mark.slow
 def test_format_2_reads_and_reports_as_the_present_format(tmp_path: Path) -> None:
     now = played(tmp_path / "now" / "run")
     before = rewritten(Path(shutil.copytree(now, tmp_path / "before" / "run")), 2)
@@ -135,6 +136,7 @@ def test_folders_of_earlier_formats_compare_with_those_of_the_present_one(tmp_pa
         assert (ours["mean_round_s"], ours["lost_share"]) == (theirs["mean_round_s"], theirs["lost_share"])
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("format", [1, 2])
 def test_a_sweep_of_an_earlier_format_compares_and_reports(tmp_path: Path, format: int) -> None:
     tables = LOSSY | {"sweep": {"seeds": [1, 2], "grid": {"policy.kind": ["random", "all"]}}}

@@ -60,6 +60,7 @@ def edges_of(tables: dict[str, Any]) -> list[str]:
     return regions + [f"edge-{n}" for n in range(tables["edges"]["tiers"][-1]["count"])]
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_phase_that_is_longer_moves_the_end_as_often_as_the_path_holds_it(name: str) -> None:
     tables = WORLDS[name]

@@ -30,6 +30,7 @@ def test_sub_channels_that_are_too_slow_for_a_round_are_learnt(scheduler: str) -
     assert delivered(scheduler) > 480 > 360 > delivered("random") > 240
 
 
+@pytest.mark.slow
 def test_m_exp3_is_rewarded_by_what_arrived_in_the_round() -> None:
     assert delivered("m-exp3", rounds=1500) > 1.1 * delivered("random", rounds=1500)
 

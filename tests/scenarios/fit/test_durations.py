@@ -54,6 +54,7 @@ def test_a_deadline_biases_naive_means_and_not_the_censored_estimate(quantile: f
     assert estimate == pytest.approx(mean_s, rel=0.15)
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize(("deviation", "late_s"), [(0.01, 2.0), (0.001, 1.2), (0.05, 100.0)])
 def test_one_censored_time_far_beyond_the_others_keeps_no_law_from_its_maximum(deviation: float, late_s: float) -> None:
     times = 1.0 + deviation * np.random.default_rng(1).standard_normal(200)

@@ -163,6 +163,7 @@ class Slow(Random):
 WORKERS = [{"jobs": 1}, {"jobs": 2}, pytest.param({"cluster": "local:2"}, marks=pytest.mark.slow)]
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("workers", WORKERS, ids=str)
 def test_runs_of_a_sweep_say_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: dict[str, Any]) -> None:
     (tmp_path / "slow_own.py").write_text(SLOW, encoding="utf-8")

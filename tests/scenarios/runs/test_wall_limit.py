@@ -147,6 +147,7 @@ def test_a_process_that_does_not_stop_is_ended_and_its_checkpoint_stays(folder: 
     assert go_on(folder / "out")["ended"] == "rounds"
 
 
+@pytest.mark.slow
 def test_a_run_of_a_sweep_that_takes_too_long_keeps_no_other_from_its_end(folder: Path) -> None:
     study = tables(folder) | {"sweep": {"seeds": [1, 2], "variants": [{"name": "stuck"}, {"name": "random"}]}}
     study["sweep"]["variants"][1]["set"] = {"policy": {"kind": "random"}}

@@ -66,6 +66,7 @@ def test_targets_that_nobody_reaches_are_never_known_well_enough(reached: bool, 
     assert seeds_to_add(planned, 6, [entry]) == (0 if reached else 6)
 
 
+@pytest.mark.slow
 def test_workers_and_interruptions_do_not_change_where_it_stops(tmp_path: Path) -> None:
     planned = plan(wanted(half_width=0.2), "small")
     sweep(planned, tmp_path / "one", machines=Machines(jobs=1))

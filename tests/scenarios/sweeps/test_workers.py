@@ -60,6 +60,7 @@ def killing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pl
 AGAIN = "variant {}, seed 1: its process was killed (SIGKILL(-9)); it is simulated again"
 
 
+@pytest.mark.slow
 def test_the_run_of_a_killed_worker_is_simulated_again(tmp_path: Path, killing: Callable[..., Plan]) -> None:
     with pytest.warns(UserWarning, match="again") as warned:
         sweep(killing(never=0, once=1), tmp_path / "out", machines=Machines(jobs=2, retries=1))

@@ -46,6 +46,7 @@ def on(cluster: Any) -> TrainingMachines:
     return TrainingMachines(cluster=str(cluster.scheduler_address))
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("server", [{}, {"per_round": 4}])
 def test_a_cluster_leaves_the_tables_of_this_process_and_the_scenario_as_it_is(tmp_path: Path, server: dict[str, Any]) -> None:
     scenario = parse(small(0, **server))

@@ -90,6 +90,7 @@ LOSSY = {
 }
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("server", [{}, LOSSY], ids=["synchronous", "buffered, with losses"])
 def test_an_eager_run_resumes_the_same(tmp_path, server) -> None:
     study = parse(trained_by("UntilGood") | {"rounds": 6} | server)

@@ -206,6 +206,7 @@ def test_annealing_with_many_steps_plays_nearly_the_optimum() -> None:
         assert found == exact
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("kind", FAMILY)
 def test_state_in_mid_run_continues_exactly(kind: Callable[..., UcbPolicy]) -> None:
     means_s = np.linspace(0.1, 0.9, 8)
@@ -305,6 +306,7 @@ def test_estimates_follow_a_change_with_every_detector(make: Callable[[], Detect
     np.testing.assert_allclose(policy.terms.ucb[0], 0.1 + math.sqrt(2 * math.log(801) / since), rtol=1e-9)
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("kind", FAMILY)
 def test_state_with_detectors_goes_on(kind: Callable[..., UcbPolicy]) -> None:
     def fresh() -> UcbPolicy:

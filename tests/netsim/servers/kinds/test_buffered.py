@@ -175,6 +175,7 @@ def test_state_taken_out_in_mid_run_goes_on(after: int) -> None:
     assert state["server"]["loop"]["pool"]["alive"]
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize(("concurrency", "fresh"), [(1, True), (3, False)])
 def test_a_fresh_update_has_no_staleness(concurrency: int, fresh: bool) -> None:
     # FedAsync with one client at work: every update starts from the present model, and counts as it would without a factor.

@@ -97,7 +97,7 @@ def random_tables(seed: int) -> dict[str, Any]:
     return tables
 
 
-@pytest.mark.parametrize("seed", each_nth(7, range(96)))
+@pytest.mark.parametrize("seed", each_nth(12, range(96)))
 def test_random_worlds_leave_the_same_records_in_both_forms_and_resumed(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     tables = random_tables(seed)
     _, rows, counts = by_events(monkeypatch, tables)

@@ -144,6 +144,7 @@ def test_a_run_that_goes_on_from_a_saved_state_is_the_same_run(kind: str) -> Non
     plain(state)
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("jammers", [[], [{"name": "one", "law": {"kind": "random"}, "at_once": 2, "dwell_s": 0.1}]])
 def test_what_ends_after_the_last_round_of_a_slot_is_learnt_from_though_the_run_is_resumed(jammers: list[Any]) -> None:
     # Stragglers transmit while the model is tested: the scheduler and the count of jammed ones hear of it in the next slot.

@@ -64,6 +64,7 @@ def test_the_losses_are_the_present_models_of_those_that_answered(monkeypatch: p
     assert {row.outcome for row in records.probes} >= {"delivered", "late", "lost"}
 
 
+@pytest.mark.each_nth(2)
 @pytest.mark.parametrize("kind", ["synchronous", "semi-synchronous"])
 def test_books_balance_and_a_run_goes_on_from_a_saved_state(kind: str) -> None:
     tables = override(ROUGH, {}) | (SEMI if kind == "semi-synchronous" else {})

@@ -266,6 +266,7 @@ def _rough(folder: Path, moving: str, kind: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("kind", ["links", "again", "bandwidth", "network", "learner"])
 @pytest.mark.parametrize("moving", FATES[1:])
 def test_resumed_in_the_middle_clients_move_on(moving: str, kind: str, tmp_path: Path) -> None:
@@ -290,7 +291,7 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("moving", "rule", "goes_on"), each_nth(3, product(FATES, RULES, (False, True))))
+@pytest.mark.parametrize(("moving", "rule", "goes_on"), each_nth(6, product(FATES, RULES, (False, True))))
 def test_clients_move_between_edges_of_any_rule(moving: str, rule: str, goes_on: bool, tmp_path: Path) -> None:
     tables = _rough(tmp_path, moving, "learner")
     # Two edges of this rule, and clients of a third that come and go.

@@ -84,6 +84,7 @@ HIGHEST = tier(rounds=3, server={"kind": "synchronous", "per_round": 2}, policy=
 """Edges that ask two of their clients at random. Some edge is in the middle of a round whenever the server has closed one."""
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("cut", [1, 3, 6])
 def test_resumed_in_mid_round_a_run_is_the_same_bit_for_bit(cut: int) -> None:
     tables = learning(HIGHEST, **ROUGH)

@@ -252,6 +252,7 @@ def rough(tables: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.each_nth(3)
 @pytest.mark.parametrize("name", WORLDS)
 def test_resumed_in_the_middle_a_run_is_the_same_bit_for_bit(name: str) -> None:
     _, whole = played(rough(WORLDS[name]))
