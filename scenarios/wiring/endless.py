@@ -38,13 +38,14 @@ def refuse_endless(scenario: Scenario, timelines: Iterable[HasLaws], carried: It
     if not changes:
         return
     all_clients = np.arange(clients)
-    laws: list[DelayLaw] = []
+    longest_s = 0.0
+    # One law at a time, not a list of them: a timeline makes its laws as they are asked for, and each may hold a number a client.
     for timeline in timelines:
-        laws.extend(timeline.laws)
+        for law in timeline.laws:
+            longest_s = max(longest_s, float(law.mean_s(all_clients).max()))
     for carried_timeline in carried:
         first_law, _ = carried_timeline.at(1, 0.0)
-        laws.append(first_law)
-    longest_s = max((float(law.mean_s(all_clients).max()) for law in laws), default=0.0)
+        longest_s = max(longest_s, float(first_law.mean_s(all_clients).max()))
     links = [scenario.downlink, scenario.uplink, scenario.opinions, scenario.peers]
     if scenario.edges is not None:
         links += [scenario.edges.downlink, scenario.edges.uplink]

@@ -13,7 +13,6 @@ from scenarios.wiring.cautions.detectors import unseen_latency
 from scenarios.wiring.cautions.learning import not_finite, short_jobs, too_many_workers
 from scenarios.wiring.cautions.no_effect import (
     epochs_beside_steps,
-    instant_messages,
     late_clients,
     learner_beside_work,
     privacy_weight,
@@ -28,7 +27,6 @@ BEFORE: tuple[Callable[[Outlook], Iterable[Caution]], ...] = (
     privacy_weight,
     late_clients,
     resends_in_vain,
-    instant_messages,
     epochs_beside_steps,
     learner_beside_work,
     unseen_latency,

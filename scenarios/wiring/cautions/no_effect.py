@@ -65,21 +65,6 @@ def resends_in_vain(outlook: Outlook) -> Iterator[Caution]:
         yield Caution("resends-in-vain", f"uplink.max_resends = {uplink.max_resends}: {reason}")
 
 
-def instant_messages(outlook: Outlook) -> Iterator[Caution]:
-    """Warn of times and losses of messages between clients in slots whose messages take no time."""
-    scenario = outlook.scenario
-    if scenario.slots is None or scenario.slots.start != "zero" or scenario.peers is None:
-        return
-    timed = ("delay", "speed_km_per_s", "bandwidth_bytes_per_s", "bandwidth", "shared", "changes", "random_changes")
-    peers = scenario.peers
-    by_default = type(peers)(topology=peers.topology)
-    for name in (*timed, "channel", "max_resends", "resend_after_s", "outages"):
-        # Not by the keys that were given: the scenario that a run writes down has all of them.
-        if getattr(peers, name) != getattr(by_default, name):
-            reason = 'has no effect, as messages take no time and none is lost with slots.start = "zero"; leave one of them out'
-            yield Caution("without-effect", f"peers.{name}: {reason}")
-
-
 def _is_lossless(outlook: Outlook, path: str, link: Downlink) -> bool:
     """Return True if no message over `link`, at `path` of the scenario, can be lost."""
     scenario, channel = outlook.scenario, link.channel
