@@ -324,7 +324,7 @@ class LocalTrainer:
                 scores = compute(views, slots, x, y, weight)
                 losses.note(step, scores, y, weight, full=full[step])
                 if copies:
-                    # Views follow `rows` and `gradient` by themselves; copies are made anew.
+                    # Views follow `rows` and `gradient` by themselves; copies are made again.
                     trained, slope = active_theta[:, columns], active_gradient[:, columns]
                 if self._proximal:
                     slope.add_(trained - anchor[:active], alpha=self._proximal)

@@ -175,7 +175,7 @@ class VaryingMedium(SharedLink):
         del self._keys[place], self._clients[place]
         stays = np.arange(len(self._left)) != place
         self._whole, self._left, self._limits = self._whole[stays], self._left[stays], self._limits[stays]
-        # `_rates` is set anew by `_set_rates`, which follows.
+        # `_rates` is set again by `_set_rates`, which follows.
         self._changes_s, self._stops_s = self._changes_s[stays], self._stops_s[stays]
 
     def _set_rates(self) -> None:

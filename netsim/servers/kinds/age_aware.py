@@ -99,7 +99,7 @@ class AllPresent(StateFields, Dispatch):
     def leave_out(self, client: int) -> None:
         """Exclude `client` from the round. It keeps an update that it holds or computes."""
         self._chosen = self._chosen[self._chosen != client]
-        # The next round must choose anew: the client takes part in it again.
+        # The next round must choose its clients by itself: this client takes part in it again.
         self._for_good = False
 
     def send(self, number: int) -> None:

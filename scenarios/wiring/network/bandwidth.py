@@ -302,7 +302,7 @@ def channel_links(section: Channels, context: Context, message: Message) -> Know
     own = _own_bandwidth(section, "channels", context)
     assert own is not None
     law: Timeline[BandwidthLaw] = own
-    # The law of a number that changes at rounds, or by a script only, is asked anew for each message.
+    # The law of a number that changes at rounds, or by a script only, is asked again for each message.
     if changes_at_times or not scripted:
         law = _join_over_time(own, "channels")
     key = "channels.bandwidth" if section.bandwidth is not None else "channels.bandwidth_bytes_per_s"
