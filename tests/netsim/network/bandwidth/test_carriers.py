@@ -330,3 +330,20 @@ def test_a_client_may_have_several_messages_under_way(make: Callable[..., Bench]
     shared = make is medium
     assert dict(bench.play()) == pytest.approx(dict.fromkeys((7, 8), 2.5 if shared else 1.0))
     assert dict(ends) == pytest.approx({7: 1.5 if shared else 0.5})
+
+
+def test_a_law_that_changes_at_a_time_takes_effect_on_a_message_in_flight() -> None:
+    # 50 of the 100 bytes until 0.5 s, the others at 25 bytes a second.
+    laws: list[BandwidthLaw] = [Constant(bytes_per_s=100.0), Constant(bytes_per_s=25.0)]
+    for make in (links, medium):
+        assert make(Piecewise(laws=laws, starts=[0.5], unit="seconds")).join(0, 0.0).play() == [(0, 2.5)]
+
+
+def test_a_message_ends_if_its_last_bytes_take_less_time_than_the_clock_can_tell() -> None:
+    # At 2**30 s the clock goes in steps of 2**-22 s. The message takes 2.25 of them, so that some bytes seem left after two.
+    begin_s, step_s = 2.0**30, 2.0**-22
+    bench = medium(Constant(bytes_per_s=100 / (2.25 * step_s))).join(0, begin_s)
+    # It joins, and ends at the next event.
+    bench.clock.step()
+    bench.clock.step()
+    assert bench.ends == [(0, begin_s + 2 * step_s)]

@@ -169,3 +169,43 @@ def test_the_run_ends_at_its_time_limit_or_past_its_last_round(play: Any) -> Non
 
     _, simulation = play(opens, rounds=3)
     assert (simulation.ended, simulation.server.round) == (BY_ROUNDS, 3)
+
+
+def test_a_reply_that_arrives_in_the_instant_of_its_expiry_is_delivered(play: Any) -> None:
+    def app(sender: Sender) -> None:
+        sender.server.open_round()
+        sender.send(0, expires_s=6.0)
+        sender.server.wait_until(100.0)
+
+    assert play(app)[0].ends == [(0, "delivered", 6.0)]
+
+
+def test_each_message_of_a_client_in_a_round_has_its_own_random_delay(play: Any) -> None:
+    def app(sender: Sender) -> None:
+        sender.server.open_round()
+        sender.send(0, 0)
+        sender.server.wait_until(1000.0)
+
+    drawn = {"delay": {"kind": "shifted-exponential", "shift_s": 0.0, "mean_excess_s": 1.0}}
+    sender, _ = play(app, uplink=drawn)
+    first_s, second_s = (end_s for _, _, end_s in sender.ends)
+    # Before its upload a message takes 3 s.
+    assert first_s - 3.0 != pytest.approx(second_s - first_s - 3.0)
+
+
+def test_messages_to_absent_clients_are_counted_and_numbered_as_attempts(play: Any, tmp_path: Any) -> None:
+    presence = tmp_path / "presence.csv"
+    presence.write_text("client,on_s,off_s\n0,0,1000\n", encoding="utf-8")
+    ended: list[tuple[int, int]] = []
+
+    def app(sender: Sender) -> None:
+        pool = sender.server.messages.pool
+        pool.follow(lambda update: ended.append((update.client, update.number)))
+        sender.server.open_round()
+        sender.send(0)
+        sender.send(1, 2)
+        assert pool.started == 3
+        sender.server.wait_until(60.0)
+
+    play(app, availability={"kind": "trace", "path": str(presence)})
+    assert ended == [(1, 2), (2, 3), (0, 1)]

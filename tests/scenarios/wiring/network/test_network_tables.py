@@ -13,6 +13,7 @@ from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
 from tests.helpers.networks import LINE, SHARED, Cut
+from tests.helpers.small_worlds import World
 
 RECORDED: dict[str, Any] = {"output": {"transfers_table": True}}
 
@@ -103,3 +104,11 @@ def test_without_cables_there_is_no_such_table() -> None:
     tables = {"name": "n", "rounds": 1, "clients": {"count": 1}, "server": {"per_round": 1}, "policy": {"kind": "all"}}
     with pytest.raises(UserError, match=r"output\.transfers_table"):
         parse(tables | RECORDED)
+
+
+def test_the_row_of_a_lost_transfer_names_the_cause() -> None:
+    digger = {"name": "digger", "links": ["far"], "from_s": 1.0, "to_s": 1.25}
+    tables = {"network": LINE | {"outages": [digger]}, "payload": {"up_bytes": 1000.0}} | RECORDED
+    rows = World([[0, 1]], 2, server={"per_round": 2}, **tables).play().records.transfers
+    causes = {(row.kind, row.source): row.cause for row in rows}
+    assert causes == {("model", "s"): None, ("update", "x"): "digger", ("update", "y"): None}
