@@ -9,6 +9,7 @@ import numpy as np
 from analysis.documents.blocks import Block, Section, Table, Text
 from analysis.documents.numbers import MISSING, format_interval, format_number, format_percent
 from analysis.peers.measure import has_peers, waits
+from analysis.results.groups import select_runs
 from analysis.statistics.intervals import mean_interval
 
 if TYPE_CHECKING:
@@ -29,11 +30,7 @@ _SHOWN = 10
 
 def peer_sections(groups: Groups, *, single: Run | None = None) -> list[Section]:
     """Return the section on peers; empty where no run has any. `single`: the run whose waits are shown, or None."""
-    with_peers = {}
-    for label, runs in groups.items():
-        runs_with_peers = [run for run in runs if has_peers(run)]
-        if runs_with_peers:
-            with_peers[label] = runs_with_peers
+    with_peers = select_runs(groups, has_peers)
     if not with_peers:
         return []
     blocks: list[Block] = [_models_table(with_peers)]

@@ -48,6 +48,8 @@ def check_file(path: Path, digest: str, remedy: str) -> None:
     try:
         state = path.stat()
         actual = _sha256(path, (state.st_ino, state.st_size, state.st_mtime_ns))
+    except FileNotFoundError:
+        raise missing_file(path, remedy) from None
     except OSError as error:
         raise DamagedFileError(f"{path}: cannot be read ({error.strerror or error})") from error
     if actual != digest:
@@ -55,6 +57,13 @@ def check_file(path: Path, digest: str, remedy: str) -> None:
             f"{path}: is damaged (its checksum is not the one in summary.json); restore it from a copy, "
             f"or make it again: {remedy}"
         )
+
+
+def missing_file(path: Path, remedy: str) -> DamagedFileError:
+    """Return the error of a file that the summary lists, but that is not at `path`; `remedy`: the command that restores it."""
+    return DamagedFileError(
+        f"{path}: is missing, though summary.json lists it; restore it from a copy, or make it again: {remedy}"
+    )
 
 
 def rerun_command(folder: Path) -> str:

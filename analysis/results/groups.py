@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from analysis.results.run import Run
 from analysis.results.sweep import Sweep
 
 Groups = Mapping[str, Sequence[Run]]
 """Label of a variant to its runs, one a seed."""
+
+
+def select_runs(groups: Groups, condition: Callable[[Run], bool]) -> dict[str, list[Run]]:
+    """Return the runs of each variant that meet `condition`, without the variants of which no run does."""
+    selected = {label: [run for run in runs if condition(run)] for label, runs in groups.items()}
+    return {label: runs for label, runs in selected.items() if runs}
 
 
 def group_runs(source: Sweep | Run | Sequence[Run]) -> dict[str, list[Run]]:

@@ -15,7 +15,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.results.checksums import FILES, check_file, remove_checksum, rerun_command
+from analysis.results.checksums import FILES, check_file, missing_file, remove_checksum, rerun_command
 from netsim.core.rows import ALWAYS, FORMAT, ROUND_CAUSES, ROWS, schema_of
 
 if TYPE_CHECKING:
@@ -226,9 +226,15 @@ class RunFolder:
             raise ValueError(f"{path}: expected the run's scenario, but it cannot be read: {error}") from error
 
     def has(self, table: TableName) -> bool:
+        path = self._path / f"{table}.parquet"
+        if self._digests is None or table in ADDED:
+            return path.is_file()
         # A table that the summary does not list was left by an earlier run, and is no result of this one.
-        listed = self._digests is None or table in ADDED or f"{table}.parquet" in self._digests
-        return listed and (self._path / f"{table}.parquet").is_file()
+        if path.name not in self._digests:
+            return False
+        if not path.is_file():
+            raise missing_file(path, self._remedy)
+        return True
 
     def table_place(self, table: TableName) -> str:
         return str(self._path / f"{table}.parquet")
@@ -263,10 +269,10 @@ class RunFolder:
         return problems
 
     def _check(self, path: Path) -> None:
-        """Raise ValueError if a file does not match its digest; files without a known digest pass."""
+        """Raise ValueError if a file is missing or does not match its digest; files without a known digest pass."""
         # `_digests` may replace `_remedy`: it is read first.
         digest = (self._digests or {}).get(path.name)
-        if digest is not None and path.is_file():
+        if digest is not None:
             check_file(path, digest, self._remedy)
 
 

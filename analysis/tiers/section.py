@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from analysis.documents.blocks import Section, Table
 from analysis.documents.numbers import MISSING, format_interval, format_number, format_percent
+from analysis.results.groups import select_runs
 from analysis.statistics.intervals import mean_interval
 from analysis.tiers.measure import PARTS, has_tiers, tier_times
 
@@ -17,11 +18,7 @@ if TYPE_CHECKING:
 
 def tier_sections(groups: Groups) -> list[Section]:
     """Return the section on tiers; empty where no run has edges."""
-    with_tiers = {}
-    for label, runs in groups.items():
-        runs_with_tiers = [run for run in runs if has_tiers(run)]
-        if runs_with_tiers:
-            with_tiers[label] = runs_with_tiers
+    with_tiers = select_runs(groups, has_tiers)
     if not with_tiers:
         return []
     return [Section("Edge tiers", [_times_table(with_tiers), _attempts_table(with_tiers)])]

@@ -51,6 +51,14 @@ def half_a_table(path: Path) -> list[str]:
     return [str(run)]
 
 
+def a_table_that_is_gone(path: Path) -> list[str]:
+    run = write_run(path / "run", ROUNDS)
+    (run / "clients.parquet").write_bytes(b"a table")
+    edit_summary(run, files={"rounds.parquet": "", "clients.parquet": ""})
+    (run / "clients.parquet").unlink()
+    return [str(run)]
+
+
 def a_list_without_runs(path: Path) -> list[str]:
     made = sweep(path / "sweep")
     (made / "sweep.json").write_text(json.dumps({"format": 1, "name": "study"}))
@@ -80,6 +88,7 @@ CASES: dict[Callable[[Path], list[str]], str] = {
     no_summary: "summary.json is missing",
     half_a_summary: "not JSON",
     half_a_table: "rounds.parquet",
+    a_table_that_is_gone: "clients.parquet: is missing, though summary.json lists it; restore it from a copy, or make it again",
     a_list_without_runs: "sweep.json",
     a_metric_that_is_none: "did you mean 'final_accuracy'",
     a_key_that_is_not_varied: "make a grid",
