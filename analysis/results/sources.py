@@ -160,7 +160,7 @@ class RunSource(Protocol):
         """Return the text of `scenario.toml`. ValueError: it is missing."""
 
     def has(self, table: TableName) -> bool:
-        """Return True if the run has the table."""
+        """Return True if the run has the table. ValueError: the summary lists the file of the table, which is gone."""
 
     def table_place(self, table: TableName) -> str:
         """Return the name of a table in messages."""

@@ -165,16 +165,20 @@ def tree(world: World, compose: Composer) -> TreeServer:
         models = world.learner if learners is None else learners[node]
         member_edges = (context, presence) if of_edges else None
         node_world = _node_world(world, layout, node, members, count, models, of_edges=member_edges)
-        coordinator_server, members_of[node] = compose(node_world), members
-        if not isinstance(coordinator_server, RoundServer):
-            problem = "coordinates slots, which edges do not know; let compose return a RoundServer"
-            raise UserError(f"{node_world.rule_path}.kind = {node_world.section.kind!r}: {problem}")
-        servers[node] = coordinator_server
+        servers[node], members_of[node] = _compose_rounds(node_world, compose), members
     edges = _edges(section, layout, edge_pool, servers, members_of, learners)
     moves = None
     if clients_move:
-        views = {"client_views": client_coordinators, "edge_views": edge_coordinators}
-        moves = _moves(world, layout, edges, coordinator=coordinator, edge_medium=media["nodes"], ways=ways, **views)
+        moves = _moves(
+            world,
+            layout,
+            edges,
+            coordinator=coordinator,
+            client_views=client_coordinators,
+            edge_views=edge_coordinators,
+            edge_medium=media["nodes"],
+            ways=ways,
+        )
     server = TreeServer(
         root=servers[-1], edges=edges, clients=client_coordinators, nodes=edge_coordinators, media=media, moves=moves
     )
@@ -266,6 +270,15 @@ def _node_world(
         path=path,
         of_edges=of_edges is not None,
     )
+
+
+def _compose_rounds(node_world: NodeWorld, compose: Composer) -> RoundServer:
+    """Return the server of one node that `compose` builds; UserError: it coordinates slots in place of rounds."""
+    server = compose(node_world)
+    if not isinstance(server, RoundServer):
+        problem = "coordinates slots, which edges do not know; let compose return a RoundServer"
+        raise UserError(f"{node_world.rule_path}.kind = {node_world.section.kind!r}: {problem}")
+    return server
 
 
 def _moves(
