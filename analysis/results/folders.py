@@ -7,7 +7,7 @@ from pathlib import Path
 
 def is_run(path: str | Path) -> bool:
     """Return True if `path` looks like a run folder."""
-    return (Path(path) / "summary.json").is_file() and (Path(path) / "rounds.parquet").is_file()
+    return (Path(path) / "summary.json").is_file()
 
 
 def is_sweep(path: str | Path) -> bool:

@@ -109,6 +109,11 @@ def test_data_sets_and_partitions_make_tasks_but_their_scale_does_not() -> None:
         assert different_world(digits | change, digits) == expected
 
 
+def without_rounds(folder: Path) -> Path:
+    (played(folder) / "rounds.parquet").unlink()
+    return folder
+
+
 def test_compare_on_the_command_line(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     first, second = played(tmp_path / "first"), played(tmp_path / "second", policy={"kind": "random"})
     assert netsim(monkeypatch, "compare", first, second, "--out", tmp_path / "out") == 0
@@ -123,6 +128,7 @@ def test_compare_on_the_command_line(tmp_path: Path, monkeypatch: Any, capsys: A
     ("make", "message"),
     [
         (lambda folder: [folder / "nowhere"], "there is no complete one"),
+        (lambda folder: [without_rounds(folder / "a"), played(folder / "b")], "a/rounds.parquet: is missing, though summary"),
         (lambda folder: [played(folder / "a"), played(folder / "b")], "b: another run of the same scenario and seed as"),
         (lambda folder: [played(folder / "a")] * 2, "a: the same run as"),
         (
