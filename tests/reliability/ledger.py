@@ -313,7 +313,8 @@ def rounds_close_as_said(book: Ledger) -> Iterator[str]:
                 yield f"round {row['round']} ends at {row['end_s']}"
     if book.kind == "buffered" and server.get("pacing", "deliveries") == "deliveries" and "staleness_bound" not in server:
         yield from _closes_of_full_buffers(book)
-    if book.kind == "synchronous":
+    # Where edges aggregate, a round of the cloud closes with their models; the attempts of clients are of their rounds.
+    if book.kind == "synchronous" and "edges" not in book.scenario:
         yield from _closes_of_single_rounds(book)
 
 
@@ -425,8 +426,9 @@ def versions_grow(book: Ledger) -> Iterator[str]:
     versions = [0, *(row["version"] for row in book.rounds)]
     yield from (f"version {later} after {earlier}" for earlier, later in itertools.pairwise(versions) if later < earlier)
     last = book.rounds[-1]["round"] if book.rounds else 0
-    # A slot that has not ended may have made models that no row of the rounds tells.
-    known = [row for row in book.clients if "slots" not in book.scenario and row["round"] <= last]
+    # A slot that has not ended may have made models that no row of the rounds tells. Clients of edges have their edge's versions.
+    told = not {"slots", "edges"} & book.scenario.keys()
+    known = [row for row in book.clients if told and row["round"] <= last]
     yield from (f"version {row['version']} of {versions[-1]}: {row}" for row in known if row["version"] > versions[-1])
 
 

@@ -176,7 +176,7 @@ def test_tasks_of_a_client_that_was_killed_end(scheduler: str, tmp_path: Path) -
     os.kill(started.pid, signal.SIGKILL)
     started.communicate(timeout=60)
     # The workers live on; they end the runs in good order.
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not all((folder / "summary.json").exists() for folder in folders) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert [json.loads((folder / "summary.json").read_text())["ended"] for folder in folders] == ["interrupted"] * 2

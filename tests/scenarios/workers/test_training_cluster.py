@@ -179,7 +179,7 @@ def test_a_run_that_began_on_a_cluster_goes_on_with_any_number_of_workers(tmp_pa
 
 
 def kept_samples(folder: Path) -> list[Path]:
-    """Return the samples that workers keep in their folders; a folder that goes meanwhile is left out, which `glob` raises for."""
+    """Return the samples that workers keep in their folders, but for folders that go meanwhile, for which `glob` raises."""
     return [Path(name) for name, _, files in os.walk(folder) if "recipe" in files]
 
 

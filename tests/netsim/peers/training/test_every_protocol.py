@@ -73,7 +73,7 @@ def test_rows_of_the_weights_sum_to_one_though_messages_are_lost_and_peers_away(
     assert weights.sum(1) == pytest.approx(np.ones(8), abs=1e-12)
     assert (weights != np.eye(8)).any()
     if kind != "choco":
-        assert weights.min() >= 0.0
+        assert weights.min() >= -1e-15, "but for rounding: MATCHA's own weights may be 1 minus a sum that is 1"
 
 
 KEEPS_THE_MEAN = {kind: {"timeout_s": None} for kind in ("d-psgd", "matcha", "one-peer", "push-sum")} | {
