@@ -54,9 +54,16 @@ class Request:
     def command(self) -> str:
         """The command line of this request."""
         words = ["netsim", "reproduce", self.reproduction.name, "--size", self.size.value]
-        words += ["--seeds", ",".join(map(str, self.seeds))] if self.seeds else []
+        words += ["--seeds", _seeds_option(self.seeds)] if self.seeds else []
         settings = (text.replace("'", "'\"'\"'") for text in self.settings)  # quotes, as a shell wants them
         return " ".join([*words, *(f"--set '{text}'" for text in settings)])
+
+
+def _seeds_option(seeds: Sequence[int]) -> str:
+    """Return seeds as `--seeds` reads them: 1..10 if each is the one before plus 1, else a list with commas."""
+    if len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"{seeds[0]}..{seeds[-1]}"
+    return ",".join(map(str, seeds))
 
 
 def plan_runs(request: Request) -> Plan:

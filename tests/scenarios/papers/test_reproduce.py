@@ -17,6 +17,7 @@ from analysis.figures.settings import PLAIN, FigureSettings
 from analysis.metrics.registry import metric
 from models.fl.data.files import data_paths
 from scenarios.cli.main import main
+from scenarios.cli.output import seeds_of
 from scenarios.papers.costs import COSTS, MOST_S, Cost, duration_words
 from scenarios.papers.registry import REPRODUCTIONS, find_reproduction
 from scenarios.papers.reproduce import Request, plan_runs, sweep_document
@@ -62,10 +63,12 @@ def test_every_figure_and_table_of_the_papers_has_a_name() -> None:
 
 
 @pytest.mark.usefixtures("data_files")
-def test_the_command_that_a_result_names_is_the_one_that_made_it() -> None:
+@pytest.mark.parametrize(("seeds", "text"), [((1, 2, 3), "1..3"), ((1, 3, 4), "1,3,4"), ((7,), "7")])
+def test_the_command_that_a_result_names_is_the_one_that_made_it(seeds: tuple[int, ...], text: str) -> None:
     settings = ("rounds=3", "policy={kind='random'}", 'description="it\'s mine"')
-    command = Request(find_reproduction("pause_test1"), Size.SMOKE, (1, 2), settings).command
-    words = ["netsim", "reproduce", "pause_test1", "--size", "smoke", "--seeds", "1,2"]
+    command = Request(find_reproduction("pause_test1"), Size.SMOKE, seeds, settings).command
+    words = ["netsim", "reproduce", "pause_test1", "--size", "smoke", "--seeds", text]
+    assert tuple(seeds_of(text)) == seeds
     assert shlex.split(command) == [*words, *(word for text in settings for word in ("--set", text))]
 
 
