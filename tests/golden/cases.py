@@ -89,6 +89,8 @@ def cut(tables: dict[str, Any]) -> dict[str, Any]:
     }
     if "slots" in tables:
         changes["slots.rounds"] = 2
+    if tables.get("channels", {}).get("states", {}).get("breakpoints", 0) >= changes["rounds"]:
+        changes["channels.states.breakpoints"] = changes["rounds"] - 1
     if learner is not None:
         changes["learner"] = _small_learner(learner, changes["clients.count"])
     return adapter.changed(tables, changes)

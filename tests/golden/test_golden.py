@@ -18,7 +18,7 @@ QUICK = frozenset(
     }
 )
 """Cases of the default suite, one or more of every server, with a learner and without."""
-MOST_BYTES = 5_000_000
+MOST_BYTES = 5_500_000
 
 
 def told(name: str, folder: Path, resumed: bool) -> str:
