@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+import numpy as np
 
 from analysis import compare, open_sweep
 from analysis.ages.section import instance_sections
@@ -16,6 +19,7 @@ from analysis.documents.comparison_tables import comparison_cells, difference_ce
 from analysis.documents.numbers import MISSING, format_interval
 from analysis.grids.measure import CellStudy, best_in_cells, cells_of
 from analysis.grids.section import differences_table, means_table
+from analysis.metrics.comparison import metric_by_seed
 from analysis.metrics.run_metrics import aoi_regret
 from analysis.parameters.measure import settings_of
 from analysis.results.groups import group_runs
@@ -169,9 +173,98 @@ def lower_on(done: Sweep) -> Cells:
     return ["variant", "AoI regret", f"minus {next(iter(regrets))}", "lower on"], rows
 
 
+def regret_differences(*pairs: tuple[str, str]) -> TablesOf:
+    """Return a function that makes a table of AoI regrets, of the first label minus the second, and on how many it is lower."""
+
+    def table(done: Sweep) -> Cells:
+        regrets = seeds_by_variant(done, final_regret)
+        rows = []
+        for first, second in pairs:
+            gains = [one - other for one, other in zip(regrets[first], regrets[second], strict=True)]
+            below = f"{sum(gain < 0.0 for gain in gains)} of {len(gains)}"
+            rows.append([f"{first} minus {second}", format_interval(mean_interval(gains), signed=True), below])
+        return ["difference of AoI regrets", "mean", "lower on"], rows
+
+    return table
+
+
 def final_regret(run: Run) -> float:
     """Return the AoI regret of a whole run."""
     return float(aoi_regret(run.rounds)[1][-1])
+
+
+TARGETS = (0.75, 0.78, 0.82, 0.85)
+"""Accuracies of Table I of client analytics."""
+SLOTS_OF_THE_OPTIMAL_SET = (6, 7, 11, 19)
+"""Slots to these accuracies in Table I, by the optimal set."""
+
+
+def slots_to(target: float) -> NumberOf:
+    """Return a function that looks up the first slot at a target accuracy; in runs without one: the last slot."""
+
+    def number(run: Run) -> float:
+        reached = run.rounds[run.rounds["accuracy"] >= target]
+        return float((reached if len(reached) else run.rounds)["round"].iloc[0 if len(reached) else -1])
+
+    return number
+
+
+def selected_sets(run: Run) -> Counter[tuple[int, ...]]:
+    """Return in how many slots each set of clients was selected."""
+    return Counter(run.clients.groupby("round")["client"].agg(lambda clients: tuple(sorted(clients))))
+
+
+def selections_of(clients: range) -> NumberOf:
+    """Return a function that counts how often one of these clients was selected, on average over them."""
+    return lambda run: float(run.clients["client"].isin(clients).sum()) / len(clients)
+
+
+SELECTED: Mapping[str, NumberOf] = {
+    "different sets": lambda run: float(len(selected_sets(run))),
+    "slots of the most frequent set": lambda run: float(max(selected_sets(run).values())),
+    "selections of a client with i.i.d. data": selections_of(range(5)),
+    "of another client": selections_of(range(5, 20)),
+}
+"""Whom the algorithms of Table I of client analytics select."""
+
+
+def svm_readings(done: Sweep) -> Cells:
+    """Return slots to the targets in each reading, by the optimal set and by random selection, and the distance from Table I.
+
+    Distance: mean over the targets of |ln(slots of the optimal set / those of the paper)|.
+    """
+    slots = [seeds_by_variant(done, slots_to(target)) for target in TARGETS]
+    rows = []
+    for label in (label.removesuffix(", optimal") for label in slots[0] if label.endswith(", optimal")):
+        optimal, random = (
+            [mean_interval(by_variant[f"{label}, {who}"]) for by_variant in slots] for who in ("optimal", "random")
+        )
+        logs = [abs(math.log(own.mean / paper)) for own, paper in zip(optimal, SLOTS_OF_THE_OPTIMAL_SET, strict=True)]
+        texts = (" / ".join(format_interval(interval) for interval in intervals) for intervals in (optimal, random))
+        rows.append([label, *texts, f"{sum(logs) / len(logs):.2f}"])
+    return ["reading", "optimal set: slots to .75 / .78 / .82 / .85", "random: the same", "distance"], rows
+
+
+def matching_ratios(done: Sweep) -> Cells:
+    """Return cumulated AoI variances over those of random scheduling, and accuracies minus its, at equal seeds.
+
+    Labels are "setting: scheduler"; the first of a setting is random scheduling. Ratios are geometric means over seeds.
+    """
+    metrics = ("cumulated_age_variance", "final_accuracy")
+    comparison = compare(done, metrics=metrics)
+    variance, final = (metric_by_seed(comparison, list(done.labels), metric).T for metric in metrics)
+    rows = []
+    first = 0
+    for place, label in enumerate(done.labels.values()):
+        if label.endswith(": random scheduling"):
+            first = place
+            rows.append([label, format_interval(mean_interval(variance[place])), MISSING, MISSING])
+            continue
+        ratio = mean_interval(np.log(variance[place] / variance[first]))
+        bounds = f"{math.exp(ratio.mean):.2f} ({math.exp(ratio.low):.2f} to {math.exp(ratio.high):.2f})"
+        points = format_interval(mean_interval(final[place] - final[first]), scale=100.0, signed=True)
+        rows.append([label, format_interval(mean_interval(variance[place])), bounds, points])
+    return ["channels: scheduler", "cumulated AoI variance", "ratio", "final accuracy minus random scheduling's (points)"], rows
 
 
 def steady_differences(columns: Mapping[str, NumberOf], ending: str) -> TablesOf:
@@ -221,11 +314,17 @@ def declared_changes(run: Run) -> float:
     return float(run.summary["aoi"]["detections"]["declared"])
 
 
+def declared_round(run: Run) -> float:
+    """Return the mean round of the changes that the scheduler declared; NaN if there are none."""
+    return float(run.detections["round"].mean()) if declared_changes(run) else math.nan
+
+
 JAMMED: Mapping[str, NumberOf] = {
     "AoI regret at round 750": age_regret(750),
     "AoI regret at round 2,000": age_regret(2000),
     "mean age (rounds)": mean_age,
     "declared changes": declared_changes,
+    "in round": declared_round,
     "dwells that hit (%)": hit_share,
 }
 
@@ -256,6 +355,16 @@ def mean_round(which: str) -> NumberOf:
 def accuracy(which: str) -> NumberOf:
     """Return a function that averages the accuracies, in per cent, of the rounds for which a condition on their columns holds."""
     return lambda run: 100.0 * float(run.rounds.query(which)["accuracy"].mean())
+
+
+def accuracies_by_round(rounds: int) -> TablesOf:
+    """Return a function that makes the table of accuracies, in per cent, after each of the first rounds."""
+    return averages({f"round {number}": accuracy(f"round == {number}") for number in range(1, rounds + 1)})
+
+
+def mean_loss(which: str) -> NumberOf:
+    """Return a function that averages the training loss of the rounds for which a condition on their columns holds."""
+    return lambda run: float(run.rounds.query(which)["training_loss"].mean())
 
 
 def total(outcome: str) -> NumberOf:
@@ -294,6 +403,8 @@ class PanelStudy:
 
     name: str
     size: Size = Size.LAPTOP
+    seeds: Sequence[int] = ()
+    """In place of those of the size; empty: those."""
     settings: tuple[str, ...] = ()
     """Changes of the scenario, on top of those of the size."""
     arrange: Callable[[dict[str, Cells]], dict[str, Cells]] = lambda tables: tables
@@ -309,7 +420,7 @@ class PanelStudy:
     @property
     def _request(self) -> Request:
         """The figure or table in its size, with the settings."""
-        return Request(find_reproduction(self.name), self.size, settings=self.settings)
+        return Request(find_reproduction(self.name), self.size, tuple(self.seeds), self.settings)
 
     def measure(self, folder: Path, jobs: int) -> dict[str, Cells]:
         """Simulate what is not in `folder` yet, and return the tables."""
@@ -354,6 +465,8 @@ def arrange_overlays(tables: dict[str, Cells]) -> dict[str, Cells]:
     }
 
 
+TEN = range(1, 11)
+"""Seeds of figures in which those of the size leave open what ten decide."""
 OF_PAUSE = ("target_s", "final_accuracy", "mean_round_s", "max_leak")
 """The metrics of PAUSE's figures."""
 SELECTORS = ("compute.samples_per_s.to", "learner.partition.concentration")
@@ -456,7 +569,19 @@ STUDIES: dict[str, Study] = {
             "pairs": compared_pairs,
         },
     ),
-    "channels_fig2a_readings": SweepStudy(scenario="channels_fig2a_readings", seeds=range(1, 31), tables={"variants": lower_on}),
+    "channels_fig2a_readings": SweepStudy(
+        scenario="channels_fig2a_readings",
+        seeds=range(1, 31),
+        tables={
+            "variants": lower_on,
+            "differences": regret_differences(
+                ("AA M-Exp3, set used, 250 rounds", "AA M-Exp3, drawn arm, 250 rounds"),
+                ("AA M-Exp3, set used, all history", "AA M-Exp3, drawn arm, all history"),
+                ("AA GLR-CUCB, 250 rounds", "AA GLR-CUCB"),
+                ("GLR-CUCB, 6 segments known", "GLR-CUCB"),
+            ),
+        },
+    ),
     "detectors": SweepStudy(
         scenario="channels_fig2a",
         seeds=range(1, 31),
@@ -478,22 +603,71 @@ STUDIES: dict[str, Study] = {
     ),
     "channels_fig2b_rules": PanelStudy(name="channels_fig2b"),
     "channels_fig2c_drawn_rules": PanelStudy(name="channels_fig2c_drawn"),
-    "analytics_fig7": PanelStudy(name="analytics_fig7"),
+    "analytics_readings": SweepStudy(scenario="analytics_readings", tables={"readings": svm_readings}),
+    "analytics_reset": SweepStudy(
+        scenario="analytics_reset",
+        tables={
+            "accuracies": averages({"mean over the slots (%)": accuracy("round > 0")}),
+            "to-optimal": average_differences({"minus the optimal set": accuracy("round > 0")}),
+        },
+    ),
+    "channels_digits": SweepStudy(scenario="channels_digits", tables={"ratios": matching_ratios}),
+    "analytics_fig7": PanelStudy(
+        name="analytics_fig7",
+        seeds=TEN,
+        tables={
+            "differences": differences("final_accuracy"),
+            "to-random": among(differences("final_accuracy"), "random", "random-set", "quick-init-ucb", "round-robin", "ucb"),
+        },
+    ),
     "analytics_fig8": PanelStudy(name="analytics_fig8"),
-    "analytics_fig9": PanelStudy(name="analytics_fig9"),
+    "analytics_fig9": PanelStudy(
+        name="analytics_fig9",
+        seeds=TEN,
+        tables={
+            "slots": averages({f"slots to {target * 100:g} %": slots_to(target) for target in (0.75, 0.85)}),
+            "to-optimal": differences("final_accuracy"),
+            "to-random": among(differences("final_accuracy"), "random", "bp-ucb", "bp-ucb-mu-0.1"),
+            "to-plain": among(
+                differences("final_accuracy"),
+                "bp-ucb",
+                "bp-ucb-own-tests",
+                "bp-ucb-average-credit",
+                "bp-ucb-no-cold-start",
+                "bp-ucb-opinion",
+                "bp-ucb-mu-0.1",
+            ),
+        },
+    ),
     "bp_ucb_timing": PanelStudy(name="bp_ucb_timing", size=Size.FULL, arrange=only("consensus", "message-times")),
     "bp_ucb_timing_loss": PanelStudy(name="bp_ucb_timing_loss", size=Size.FULL, arrange=only("consensus")),
     "bp_ucb_timing_topology": PanelStudy(name="bp_ucb_timing_topology", size=Size.FULL, arrange=only("consensus")),
     "safa_table": PanelStudy(name="safa_table", size=Size.FULL, arrange=arrange_safa),
     "ring_or_clique": PanelStudy(name="ring_or_clique", size=Size.FULL),
-    "overlays_shared_core": PanelStudy(name="overlays_shared_core", arrange=arrange_overlays),
+    "overlays_shared_core": PanelStudy(name="overlays_shared_core", size=Size.FULL, arrange=arrange_overlays),
     "channels_fig2a_rules": PanelStudy(name="channels_fig2a"),
-    "analytics_table1": PanelStudy(name="analytics_table1"),
-    "analytics_fig5": PanelStudy(name="analytics_fig5"),
-    "analytics_fig6": PanelStudy(name="analytics_fig6"),
+    "analytics_table1": PanelStudy(
+        name="analytics_table1",
+        seeds=TEN,
+        tables={"differences": differences("final_accuracy"), "selected": averages(SELECTED)},
+    ),
+    "analytics_fig5": PanelStudy(
+        name="analytics_fig5",
+        seeds=TEN,
+        tables={
+            "slots": beside(
+                averages({f"training loss in slot {slot}": mean_loss(f"round == {slot}") for slot in (1, 5, 15, 50)}),
+                averages({"accuracy in slot 15 (%)": accuracy("round == 15")}),
+            ),
+            "differences": differences("final_accuracy"),
+        },
+    ),
+    "analytics_fig6": PanelStudy(name="analytics_fig6", seeds=TEN),
     "analytics_fig10": PanelStudy(name="analytics_fig10"),
+    "pause_table1": PanelStudy(name="pause_table1"),
     "pause_test1": PanelStudy(
         name="pause_test1",
+        size=Size.FULL,
         tables={
             "differences": among(
                 differences(*OF_PAUSE), "pause", "sa-pause", "random", "all", "all-no-privacy", "fastest", "clustered-by-size"
@@ -504,7 +678,7 @@ STUDIES: dict[str, Study] = {
             ),
         },
     ),
-    "pause_fig6_7": PanelStudy(name="pause_fig6_7", tables={"differences": differences(*OF_PAUSE)}),
+    "pause_fig6_7": PanelStudy(name="pause_fig6_7", size=Size.FULL, tables={"differences": differences(*OF_PAUSE)}),
     "pause_fig2_3": PanelStudy(name="pause_fig2_3"),
     "pause_fig4_5": PanelStudy(name="pause_fig4_5"),
     "pause_fig8_9": PanelStudy(name="pause_fig8_9"),
@@ -512,5 +686,31 @@ STUDIES: dict[str, Study] = {
     "channels_fig3_4_cifar10_extreme": PanelStudy(name="channels_fig3_4_cifar10_extreme"),
     "analytics_fig11": PanelStudy(name="analytics_fig11"),
     "analytics_fig12": PanelStudy(name="analytics_fig12"),
-    "pause_authors_mnist": PanelStudy(name="pause_authors_mnist", tables={"differences": differences(*OF_PAUSE)}),
+    "pause_learning_rates": SweepStudy(
+        scenario="pause_fig2_3",
+        seeds=(1, 2, 3),
+        settings=(
+            "rounds=4",
+            'sweep={grid={"policy.kind"=["pause", "random"], "learner.optimizer.learning_rate"=[0.01, 0.001]}}',
+        ),
+        tables={"accuracies": accuracies_by_round(4)},
+    ),
+    "pause_norms": SweepStudy(
+        scenario="pause_fig2_3",
+        seeds=(1, 2, 3),
+        settings=(
+            "rounds=6",
+            "policy.kind=random",
+            "privacy.mechanism=none",
+            "learner.data.samples=15000",
+            "learner.data.test_samples=2000",
+            "learner.optimizer.learning_rate=0.01",
+            'learner.network={kind="cnn", channels=[32, 64, 128], hidden=[128, 64, 32], padding=0}',
+            'sweep={grid={"learner.network.norm"=["batch", "group", "none"]}}',
+        ),
+        tables={"accuracies": accuracies_by_round(6)},
+    ),
+    "pause_authors_mnist": PanelStudy(
+        name="pause_authors_mnist", size=Size.FULL, seeds=TEN, tables={"differences": differences(*OF_PAUSE)}
+    ),
 }
