@@ -165,12 +165,15 @@ def lower_on(done: Sweep) -> Cells:
     first = next(iter(regrets.values()))
     rows = []
     for label, values in regrets.items():
-        gains = [value - of_first for value, of_first in zip(values, first, strict=True)]
-        below = f"{sum(gain < 0.0 for gain in gains)} of {len(gains)}"
-        own = values is first
-        difference = MISSING if own else format_interval(mean_interval(gains), signed=True)
-        rows.append([label, format_interval(mean_interval(values)), difference, MISSING if own else below])
+        cells = [MISSING, MISSING] if values is first else _difference_cells(values, first)
+        rows.append([label, format_interval(mean_interval(values)), *cells])
     return ["variant", "AoI regret", f"minus {next(iter(regrets))}", "lower on"], rows
+
+
+def _difference_cells(values: list[float], others: list[float]) -> list[str]:
+    """Return the mean difference at equal seeds as text, and at how many seeds the first value is lower."""
+    gains = [value - other for value, other in zip(values, others, strict=True)]
+    return [format_interval(mean_interval(gains), signed=True), f"{sum(gain < 0.0 for gain in gains)} of {len(gains)}"]
 
 
 def regret_differences(*pairs: tuple[str, str]) -> TablesOf:
@@ -178,11 +181,7 @@ def regret_differences(*pairs: tuple[str, str]) -> TablesOf:
 
     def table(done: Sweep) -> Cells:
         regrets = seeds_by_variant(done, final_regret)
-        rows = []
-        for first, second in pairs:
-            gains = [one - other for one, other in zip(regrets[first], regrets[second], strict=True)]
-            below = f"{sum(gain < 0.0 for gain in gains)} of {len(gains)}"
-            rows.append([f"{first} minus {second}", format_interval(mean_interval(gains), signed=True), below])
+        rows = [[f"{first} minus {second}", *_difference_cells(regrets[first], regrets[second])] for first, second in pairs]
         return ["difference of AoI regrets", "mean", "lower on"], rows
 
     return table
@@ -203,8 +202,8 @@ def slots_to(target: float) -> NumberOf:
     """Return a function that looks up the first slot at a target accuracy; in runs without one: the last slot."""
 
     def number(run: Run) -> float:
-        reached = run.rounds[run.rounds["accuracy"] >= target]
-        return float((reached if len(reached) else run.rounds)["round"].iloc[0 if len(reached) else -1])
+        reached = run.rounds.loc[run.rounds["accuracy"] >= target, "round"]
+        return float(reached.iloc[0] if len(reached) else run.rounds["round"].iloc[-1])
 
     return number
 

@@ -427,8 +427,8 @@ def versions_grow(book: Ledger) -> Iterator[str]:
     yield from (f"version {later} after {earlier}" for earlier, later in itertools.pairwise(versions) if later < earlier)
     last = book.rounds[-1]["round"] if book.rounds else 0
     # A slot that has not ended may have made models that no row of the rounds tells. Clients of edges have their edge's versions.
-    told = not {"slots", "edges"} & book.scenario.keys()
-    known = [row for row in book.clients if told and row["round"] <= last]
+    of_rounds = not {"slots", "edges"} & book.scenario.keys()
+    known = [row for row in book.clients if of_rounds and row["round"] <= last]
     yield from (f"version {row['version']} of {versions[-1]}: {row}" for row in known if row["version"] > versions[-1])
 
 
