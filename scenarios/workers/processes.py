@@ -147,8 +147,12 @@ class Place:
 
 
 def _attend(parent: int) -> None:
-    """Watch, in a worker, whether the process that it works for is still there, and leave Ctrl-C to it."""
+    """Watch, in a worker, whether the process that it works for is still there, leave Ctrl-C to it, and let the worker grow."""
+    from joblib.externals.loky import process_executor
+
     ignore_interrupts()
+    # loky takes 300 MB more than at the start for a leak, warns, and replaces the process. Here they are the run's data.
+    process_executor._MAX_MEMORY_LEAK_SIZE = sys.maxsize
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 

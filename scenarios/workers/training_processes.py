@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -228,18 +227,10 @@ class _WorkerSetup:
         """
         if self.site.folder not in _BENCHES:
             self.place.enter()
-            _keep_process()
             keep_freed_memory()
             threading.Thread(target=_beat, args=(self.beats, self.line, self.count), daemon=True).start()
             _BENCHES[self.site.folder] = (self.site.bench(self.device), f"worker {self.line}, process {os.getpid()}")
         return _BENCHES[self.site.folder]
-
-
-def _keep_process() -> None:
-    """Let this process grow: loky takes 300 MB more than at its start for a leak, and replaces the process after its job."""
-    from joblib.externals.loky import process_executor
-
-    process_executor._MAX_MEMORY_LEAK_SIZE = sys.maxsize
 
 
 def _open(setup: _WorkerSetup) -> str | None:

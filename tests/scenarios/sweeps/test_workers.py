@@ -37,6 +37,23 @@ def test_an_idle_process_that_was_killed_is_not_taken_for_the_next_work(monkeypa
     end(taken)
 
 
+GROWTH: list[bytes] = []
+
+
+def grow(size: int) -> int:
+    GROWTH.append(b"x" * size)
+    return os.getpid()
+
+
+def test_a_process_that_keeps_400_mb_of_data_is_not_replaced() -> None:
+    executor = start_executor(1, ())
+    process = submit(executor, os.getpid).result()
+    time.sleep(1.1)  # loky compares sizes a second apart
+    assert submit(executor, grow, 400_000_000).result() == process
+    assert submit(executor, os.getpid).result() == process
+    end(executor)
+
+
 @pytest.fixture
 def killing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
     """Plan a sweep with a variant for each name: the number of times that its run kills its process.
