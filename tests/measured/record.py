@@ -1,16 +1,18 @@
-"""Measure the studies of the result pages again, and write their tables into `docs/measured` and into the pages: `make results`.
+"""Measure the studies of the result pages again, and write their tables and images into the pages: `make results`.
 
     python -m tests.measured.record [STUDY ...] [--jobs N]
 
-Without names all studies are measured. Runs are kept in `runs/measured`, in a folder for each state of the code: after an
-interruption the same command goes on.
+Without names all studies are measured. `docs/measured` holds the tables, `docs/images` the images. Runs are kept in
+`runs/measured`, in a folder for each state of the code: after an interruption the same command goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ from tests.measured.studies import STUDIES
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 TABLES = DOCS / "measured"
+IMAGES = DOCS / "images"
 PAGES = (ROOT / "README.md", *sorted(DOCS.glob("results*.md")))
 RUNS = ROOT / "runs" / "measured"
 MARKED = re.compile(
@@ -43,29 +46,39 @@ class Measured:
         netsim: version that measured them.
         command: command whose runs they are of.
         tables: header and rows of each table by its name.
+        images: SHA-256 of each image drawn of its runs, by its name in docs/images.
     """
 
     netsim: str
     command: str
     tables: dict[str, Cells]
+    images: dict[str, str]
 
 
 def read(study: str) -> Measured:
     """Return the tables of a study from `docs/measured`."""
     fields: dict[str, Any] = json.loads((TABLES / f"{study}.json").read_text(encoding="utf-8"))
     tables = {name: (cells["header"], cells["rows"]) for name, cells in fields["tables"].items()}
-    return Measured(fields["netsim"], fields["command"], tables)
+    return Measured(fields["netsim"], fields["command"], tables, fields.get("images", {}))
 
 
 def write(study: str, measured: Measured) -> None:
     """Write the tables of a study into `docs/measured`, a row a line, so that a change of one number is one line."""
-    lines = [f'{{"netsim": {_json(measured.netsim)},', f' "command": {_json(measured.command)},', ' "tables": {']
+    lines = [f'{{"netsim": {_json(measured.netsim)},', f' "command": {_json(measured.command)},']
+    if measured.images:
+        lines.append(f' "images": {_json(measured.images)},')
+    lines.append(' "tables": {')
     parts = []
     for name, (header, rows) in measured.tables.items():
         body = ",\n".join(f"    {_json(row)}" for row in rows)
         parts.append(f'  {_json(name)}: {{\n   "header": {_json(header)},\n   "rows": [\n{body}]}}')
     TABLES.mkdir(exist_ok=True)
     (TABLES / f"{study}.json").write_text("\n".join([*lines, ",\n".join(parts), " }}"]) + "\n", encoding="utf-8")
+
+
+def checksum_of(file: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _json(value: object) -> str:
@@ -119,8 +132,11 @@ def main(words: Sequence[str] | None = None) -> None:
     for name in options.studies or STUDIES:
         study = STUDIES[name]
         print(f"{name}: {study.command}", flush=True)
-        tables = study.measure(RUNS / code_checksum()[:12] / name, options.jobs)
-        write(name, Measured(version(), study.command, tables))
+        folder = RUNS / code_checksum()[:12] / name
+        tables = study.measure(folder, options.jobs)
+        for image, figure in study.images.items():
+            shutil.copyfile(study.figure_file(folder, figure), IMAGES / image)
+        write(name, Measured(version(), study.command, tables, {image: checksum_of(IMAGES / image) for image in study.images}))
     for page in PAGES:
         update_page(page)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from analysis import compare, open_sweep
 from analysis.ages.section import instance_sections
@@ -17,17 +18,20 @@ from analysis.detections.section import detection_table
 from analysis.documents.blocks import Cells, Table
 from analysis.documents.comparison_tables import comparison_cells, difference_cells
 from analysis.documents.numbers import MISSING, format_interval
+from analysis.figures.settings import FigureSettings
 from analysis.grids.measure import CellStudy, best_in_cells, cells_of
 from analysis.grids.section import differences_table, means_table
 from analysis.metrics.comparison import metric_by_seed
 from analysis.metrics.run_metrics import aoi_regret
 from analysis.parameters.measure import settings_of
+from analysis.report.questions import Questions
+from analysis.report.write import write_report
 from analysis.results.groups import group_runs
 from analysis.results.run import OUTCOMES, Run
 from analysis.results.sweep import Sweep
 from analysis.statistics.intervals import mean_interval
 from scenarios.papers.registry import find_reproduction
-from scenarios.papers.reproduce import Request, judge_without_sweep, plan_runs, reproduce
+from scenarios.papers.reproduce import Request, judge_without_sweep, plan_runs, reproduce, write_result
 from scenarios.papers.study import Size
 from scenarios.runs.reading import override, parse_assignment, read_file
 from scenarios.sweeps.options import Earlier, Machines
@@ -361,6 +365,32 @@ def accuracies_by_round(rounds: int) -> TablesOf:
     return averages({f"round {number}": accuracy(f"round == {number}") for number in range(1, rounds + 1)})
 
 
+def state_after(*rounds: int) -> TablesOf:
+    """Return a function that makes the table of each variant's clock, largest leak and accuracy at the end of these rounds.
+
+    Three rows a variant; means over seeds. Cells of rounds that a variant did not play are empty.
+    """
+    numbers: dict[str, Callable[[pd.DataFrame], float]] = {
+        "simulated seconds": lambda end: end["end_s"].iloc[0],
+        "largest leak (ε)": lambda end: end["max_leak"].iloc[0],
+        "accuracy (%)": lambda end: 100.0 * end["accuracy"].iloc[0],
+    }
+
+    def cell(runs: Sequence[Run], name: str, number: int) -> str:
+        ends = [run.rounds[run.rounds["round"] == number] for run in runs]
+        return format_interval(mean_interval([numbers[name](end) for end in ends])) if len(ends[0]) else ""
+
+    def table(done: Sweep) -> Cells:
+        rows = [
+            [f"{label}: {name}", *(cell(runs, name, number) for number in rounds)]
+            for label, runs in group_runs(done).items()
+            for name in numbers
+        ]
+        return ["after round", *map(str, rounds)], rows
+
+    return table
+
+
 def mean_loss(which: str) -> NumberOf:
     """Return a function that averages the training loss of the rounds for which a condition on their columns holds."""
     return lambda run: float(run.rounds.query(which)["training_loss"].mean())
@@ -380,6 +410,12 @@ class SweepStudy:
     """In place of the scenario's; empty: those."""
     settings: Sequence[str] = ()
     tables: dict[str, TablesOf] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    """File in docs/images -> the figure of the sweep's report that it shows."""
+    questions: Questions = field(default_factory=Questions)
+    """What the report compares."""
+    figures: FigureSettings = field(default_factory=FigureSettings)
+    """How its figures are drawn."""
 
     @property
     def command(self) -> str:
@@ -388,12 +424,18 @@ class SweepStudy:
         return f"netsim sweep {self.scenario}{seeds}" + "".join(f" --set '{text}'" for text in self.settings)
 
     def measure(self, folder: Path, jobs: int) -> dict[str, Cells]:
-        """Simulate what is not in `folder` yet, and return the tables."""
+        """Simulate what is not in `folder` yet, and return the tables; draw the figures of the report if one is wanted."""
         tables = override(read_file(self.scenario), dict(parse_assignment(text) for text in self.settings))
         runs = plan(override(tables, {"sweep.seeds": list(self.seeds)}) if self.seeds else tables, self.scenario)
         sweep(runs, folder, machines=Machines(jobs=jobs), earlier=Earlier(resume=True))
+        if self.images:
+            write_report(folder, folder / "report.md", questions=self.questions, figures=self.figures)
         done = open_sweep(folder)
         return {name: of(done) for name, of in self.tables.items()}
+
+    def figure_file(self, folder: Path, name: str) -> Path:
+        """Return the file of a figure that `measure` has drawn."""
+        return folder / "report-figures" / f"{name}.png"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -410,6 +452,8 @@ class PanelStudy:
     """Makes the tables of the page from those of the result."""
     tables: dict[str, TablesOf] = field(default_factory=dict)
     """Further tables, of the runs of the result."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """File in docs/images -> the figure of the result that it shows."""
 
     @property
     def command(self) -> str:
@@ -422,14 +466,19 @@ class PanelStudy:
         return Request(find_reproduction(self.name), self.size, tuple(self.seeds), self.settings)
 
     def measure(self, folder: Path, jobs: int) -> dict[str, Cells]:
-        """Simulate what is not in `folder` yet, and return the tables."""
+        """Simulate what is not in `folder` yet, write the result with its figures, and return the tables."""
         asked = self._request
         if asked.reproduction.judge is not None:
             document, _ = judge_without_sweep(asked, None, folder)
         else:
             document = reproduce(asked, folder, plan_runs(asked), jobs=jobs)
+        write_result(document, folder)
         further = {name: of(open_sweep(folder / "runs")) for name, of in self.tables.items()}
         return self.arrange({table.name: table.cells for table in document.tables}) | further
+
+    def figure_file(self, folder: Path, name: str) -> Path:
+        """Return the file of a figure that `measure` has drawn."""
+        return folder / "figures" / f"{name}.png"
 
 
 def only(*names: str) -> Callable[[dict[str, Cells]], dict[str, Cells]]:
@@ -440,6 +489,11 @@ def only(*names: str) -> Callable[[dict[str, Cells]], dict[str, Cells]]:
 def arrange_safa(tables: dict[str, Cells]) -> dict[str, Cells]:
     """Return the tables of round lengths; crash probability, method and share are one column, by which a row is found."""
     return {"verdict": tables["verdict"], "round-lengths": _join_first(tables["round-lengths"], 3)}
+
+
+def arrange_accuracies(tables: dict[str, Cells]) -> dict[str, Cells]:
+    """Return the tables of accuracies; crash probability, method and share are one column, by which a row is found."""
+    return {"accuracies": _join_first(tables["accuracies"], 3), "gains": _join_first(tables["gains"], 2)}
 
 
 Study = SweepStudy | PanelStudy
@@ -479,6 +533,7 @@ THIRDS: Mapping[str, NumberOf] = {
 STUDIES: dict[str, Study] = {
     "quickstart": SweepStudy(
         scenario="quickstart",
+        images={"accuracy.png": "accuracy"},
         tables={
             "variants": compared("target_s", "final_accuracy", "mean_round_s", "max_leak"),
             "differences": differences("target_s", "final_accuracy", "mean_round_s", "max_leak"),
@@ -507,6 +562,8 @@ STUDIES: dict[str, Study] = {
     "reactive_jamming": SweepStudy(scenario="reactive_jamming", tables={"price": price_of_jamming}),
     "jammed": SweepStudy(
         scenario="jammed",
+        images={"jammed.png": "aoi_regret"},
+        figures=FigureSettings(over="rounds"),
         seeds=range(1, 31),
         tables={"variants": averages(JAMMED), "differences": average_differences(JAMMED)},
     ),
@@ -531,6 +588,8 @@ STUDIES: dict[str, Study] = {
     ),
     "selectors": SweepStudy(
         scenario="selectors",
+        images={"selectors.png": "target-s-best-where"},
+        questions=Questions(metrics=("target_s",)),
         tables={"seconds": best_within("target_s", *SELECTORS), "differences": differences_within("target_s", *SELECTORS)},
     ),
     "timed_poll": SweepStudy(
@@ -561,6 +620,7 @@ STUDIES: dict[str, Study] = {
     ),
     "channels_fig2a": SweepStudy(
         scenario="channels_fig2a",
+        images={"channels_fig2a.png": "aoi_regret"},
         seeds=range(1, 31),
         tables={
             "variants": beside(compared("aoi_regret", "cumulated_age_variance"), averages({"mean age (rounds)": mean_age})),
@@ -588,7 +648,10 @@ STUDIES: dict[str, Study] = {
         tables={"detections": detections, "variants": lower_on},
     ),
     "channels_fig2b": SweepStudy(
-        scenario="channels_fig2b", seeds=range(1, 31), tables={"variants": lower_on, "detections": detections}
+        scenario="channels_fig2b",
+        images={"channels-fig2b.png": "aoi-regret-against-channels-states-breakpoints"},
+        seeds=range(1, 31),
+        tables={"variants": lower_on, "detections": detections},
     ),
     "channels_fig2c_drawn": SweepStudy(
         scenario="channels_fig2c_drawn",
@@ -638,12 +701,16 @@ STUDIES: dict[str, Study] = {
             ),
         },
     ),
-    "bp_ucb_timing": PanelStudy(name="bp_ucb_timing", size=Size.FULL, arrange=only("consensus", "message-times")),
+    "bp_ucb_timing": PanelStudy(
+        name="bp_ucb_timing", images={"bp-ucb-timing.png": "timing"}, size=Size.FULL, arrange=only("consensus", "message-times")
+    ),
     "bp_ucb_timing_loss": PanelStudy(name="bp_ucb_timing_loss", size=Size.FULL, arrange=only("consensus")),
     "bp_ucb_timing_topology": PanelStudy(name="bp_ucb_timing_topology", size=Size.FULL, arrange=only("consensus")),
     "safa_table": PanelStudy(name="safa_table", size=Size.FULL, arrange=arrange_safa),
     "ring_or_clique": PanelStudy(name="ring_or_clique", size=Size.FULL),
-    "overlays_shared_core": PanelStudy(name="overlays_shared_core", size=Size.FULL, arrange=arrange_overlays),
+    "overlays_shared_core": PanelStudy(
+        name="overlays_shared_core", images={"shared-core.png": "shared-core"}, size=Size.FULL, arrange=arrange_overlays
+    ),
     "channels_fig2a_rules": PanelStudy(name="channels_fig2a"),
     "analytics_table1": PanelStudy(
         name="analytics_table1",
@@ -663,7 +730,7 @@ STUDIES: dict[str, Study] = {
     ),
     "analytics_fig6": PanelStudy(name="analytics_fig6", seeds=TEN),
     "analytics_fig10": PanelStudy(name="analytics_fig10"),
-    "pause_table1": PanelStudy(name="pause_table1"),
+    "pause_table1": PanelStudy(name="pause_table1", images={"pause-table1.png": "costs"}),
     "pause_test1": PanelStudy(
         name="pause_test1",
         size=Size.FULL,
@@ -710,6 +777,20 @@ STUDIES: dict[str, Study] = {
         tables={"accuracies": accuracies_by_round(6)},
     ),
     "pause_authors_mnist": PanelStudy(
-        name="pause_authors_mnist", size=Size.FULL, seeds=TEN, tables={"differences": differences(*OF_PAUSE)}
+        name="pause_authors_mnist",
+        images={"pause-authors-mnist.png": "accuracy"},
+        size=Size.FULL,
+        seeds=TEN,
+        tables={"differences": differences(*OF_PAUSE)},
     ),
+    "pause_authors_cifar10": PanelStudy(
+        name="pause_authors_cifar10",
+        images={"pause-authors-cifar10.png": "accuracy"},
+        size=Size.FULL,
+        tables={
+            "rounds": state_after(10, 20, 40, 60, 80, 100, 150, 200, 250, 300),
+            "protected": among(compared("target_s", "final_accuracy"), "pause", "pause-statistics-local", "pause-group-norm"),
+        },
+    ),
+    "safa_accuracy": PanelStudy(name="safa_accuracy", size=Size.FULL, arrange=arrange_accuracies),
 }
