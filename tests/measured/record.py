@@ -134,11 +134,12 @@ def main(words: Sequence[str] | None = None) -> None:
         print(f"{name}: {study.command}", flush=True)
         folder = RUNS / code_checksum()[:12] / name
         tables = study.measure(folder, options.jobs)
-        for image, figure in study.images.items():
-            shutil.copyfile(study.figure_file(folder, figure), IMAGES / image)
-        write(name, Measured(version(), study.command, tables, {image: checksum_of(IMAGES / image) for image in study.images}))
-    for page in PAGES:
-        update_page(page)
+        images = study.image_files(folder)
+        for image, file in images.items():
+            shutil.copyfile(file, IMAGES / image)
+        write(name, Measured(version(), study.command, tables, {image: checksum_of(IMAGES / image) for image in images}))
+        for page in PAGES:
+            update_page(page)
 
 
 if __name__ == "__main__":

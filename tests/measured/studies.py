@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,7 @@ from scenarios.papers.study import Size
 from scenarios.runs.reading import override, parse_assignment, read_file
 from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.sweep import plan, sweep
+from tests.reliability.sockets.campaign import HEADER, REPEATS, measure_rows
 
 TablesOf = Callable[[Sweep], Cells]
 
@@ -214,7 +215,7 @@ def slots_to(target: float) -> NumberOf:
 
 def selected_sets(run: Run) -> Counter[tuple[int, ...]]:
     """Return in how many slots each set of clients was selected."""
-    return Counter(run.clients.groupby("round")["client"].agg(lambda clients: tuple(sorted(clients))))
+    return Counter(tuple(sorted(clients)) for _, clients in run.clients.groupby("round")["client"])
 
 
 def selections_of(clients: range) -> NumberOf:
@@ -433,9 +434,9 @@ class SweepStudy:
         done = open_sweep(folder)
         return {name: of(done) for name, of in self.tables.items()}
 
-    def figure_file(self, folder: Path, name: str) -> Path:
-        """Return the file of a figure that `measure` has drawn."""
-        return folder / "report-figures" / f"{name}.png"
+    def image_files(self, folder: Path) -> dict[str, Path]:
+        """Return the files that `measure` has drawn, by the name of the image in docs/images."""
+        return {image: folder / "report-figures" / f"{figure}.png" for image, figure in self.images.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -476,9 +477,9 @@ class PanelStudy:
         further = {name: of(open_sweep(folder / "runs")) for name, of in self.tables.items()}
         return self.arrange({table.name: table.cells for table in document.tables}) | further
 
-    def figure_file(self, folder: Path, name: str) -> Path:
-        """Return the file of a figure that `measure` has drawn."""
-        return folder / "figures" / f"{name}.png"
+    def image_files(self, folder: Path) -> dict[str, Path]:
+        """Return the files that `measure` has drawn, by the name of the image in docs/images."""
+        return {image: folder / "figures" / f"{figure}.png" for image, figure in self.images.items()}
 
 
 def only(*names: str) -> Callable[[dict[str, Cells]], dict[str, Cells]]:
@@ -496,7 +497,22 @@ def arrange_accuracies(tables: dict[str, Cells]) -> dict[str, Cells]:
     return {"accuracies": _join_first(tables["accuracies"], 3), "gains": _join_first(tables["gains"], 2)}
 
 
-Study = SweepStudy | PanelStudy
+@dataclass(frozen=True)
+class SocketStudy:
+    """Predictions beside real sockets, on a machine that can measure them."""
+
+    command: ClassVar[str] = "make validate"
+
+    def measure(self, folder: Path, jobs: int) -> dict[str, Cells]:
+        """Measure every case, and return the table of errors; SystemExit: it cannot be measured here."""
+        return {"errors": _join_first((HEADER, list(measure_rows(REPEATS))), 2)}
+
+    def image_files(self, folder: Path) -> dict[str, Path]:
+        """Return nothing: no image is drawn."""
+        return {}
+
+
+Study = SweepStudy | PanelStudy | SocketStudy
 
 
 def arrange_overlays(tables: dict[str, Cells]) -> dict[str, Cells]:
@@ -793,4 +809,12 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "safa_accuracy": PanelStudy(name="safa_accuracy", size=Size.FULL, arrange=arrange_accuracies),
+    "safa_first_round": SweepStudy(
+        scenario="safa_accuracy",
+        seeds=(1, 2, 3),
+        settings=('sweep={grid={"server.crash"=[0.1, 0.7], "server.first_round"=["everyone", "as-later"]}}',),
+        tables={"accuracies": averages({"accuracy after 50 rounds (%)": accuracy("round == 50")})},
+    ),
+    # Last: it ends the command on a machine that cannot measure it.
+    "sockets": SocketStudy(),
 }

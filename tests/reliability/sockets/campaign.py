@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -144,25 +144,37 @@ def conditions() -> str:
     return f"{system}; {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f} at the beginning; priority {priority}"
 
 
-def main(repeats: int) -> None:
-    """Measure every case and print the table of the page."""
+HEADER = ["case", "control", "last update", "mean of updates", "start-up of the transfer", "start-up of the link", "load"]
+"""Errors of a row: as netsim predicts, and of the mean of updates with two corrections for the start of a connection."""
+REPEATS = 5
+
+
+def measure_rows(repeats: int) -> Iterator[list[str]]:
+    """Measure case after case, and yield the row of each: errors with intervals, and the load in the minute in which it ended.
+
+    SystemExit: the machine cannot measure.
+    """
     reason = why_not()
     if reason is not None:
         sys.exit(f"cannot be measured here: it {reason}")
-    # Namespaces are removed at this signal, too: it unwinds the stack.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    print(f"{conditions()}; {repeats} repeats; load: mean over the minute in which the case ended")
-    print("| case | control | last update | mean of updates | start-up of the transfer | start-up of the link | load |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for case in cases():
         last, mean = errors(case, repeats)
         started = ["", ""]
         if case.limits.delay_s:
             plain, growths = predict(case)[1], (predict(case, "transfer")[1], predict(case, "link")[1])
             started = [_percent([(1.0 + error) * growth / plain - 1.0 for error in mean]) for growth in growths]
-        cells = [case.name, case.control, _percent(last), _percent(mean), *started, f"{os.getloadavg()[0]:.1f}"]
-        print(f"| {' | '.join(cells)} |", flush=True)
+        yield [case.name, case.control, _percent(last), _percent(mean), *started, f"{os.getloadavg()[0]:.1f}"]
+
+
+def main(repeats: int) -> None:
+    """Measure every case and print the table of the page."""
+    # Namespaces are removed at this signal, too: it unwinds the stack.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    print(f"{conditions()}; {repeats} repeats")
+    print(f"| {' | '.join(HEADER)} |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    for row in measure_rows(repeats):
+        print(f"| {' | '.join(row)} |", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else REPEATS)
