@@ -689,6 +689,15 @@ STUDIES: dict[str, Study] = {
             "to-optimal": average_differences({"minus the optimal set": accuracy("round > 0")}),
         },
     ),
+    "analytics_fig7_reset": SweepStudy(
+        scenario="analytics_fig7",
+        seeds=TEN,
+        settings=("slots.reset_each_slot=true",),
+        tables={
+            "accuracies": averages({"mean over the slots (%)": accuracy("round > 0")}),
+            "to-optimal": average_differences({"minus the optimal set": accuracy("round > 0")}),
+        },
+    ),
     "channels_digits": SweepStudy(scenario="channels_digits", tables={"ratios": matching_ratios}),
     "analytics_fig7": PanelStudy(
         name="analytics_fig7",
