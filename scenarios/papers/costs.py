@@ -64,7 +64,7 @@ COSTS: Mapping[str, Mapping[Size, Cost]] = {
     "pause_fig6_7": _size_costs(2, 240, 1_310),
     "pause_fig8_9": _size_costs(34, 1_320, _estimate(800_000)),
     "pause_authors_mnist": _size_costs(2, 300, 1_200),
-    "pause_authors_cifar10": _size_costs(7, 600, 4_800),
+    "pause_authors_cifar10": _size_costs(7, 600, 5_900),
     "channels_fig2a": _size_costs(11, 350, 1_060),
     "channels_fig2b": _size_costs(11, 330, 990),
     "channels_fig2c_drawn": _size_costs(11, 290, 880),

@@ -636,7 +636,6 @@ STUDIES: dict[str, Study] = {
     ),
     "channels_fig2a": SweepStudy(
         scenario="channels_fig2a",
-        images={"channels_fig2a.png": "aoi_regret"},
         seeds=range(1, 31),
         tables={
             "variants": beside(compared("aoi_regret", "cumulated_age_variance"), averages({"mean age (rounds)": mean_age})),
@@ -665,7 +664,6 @@ STUDIES: dict[str, Study] = {
     ),
     "channels_fig2b": SweepStudy(
         scenario="channels_fig2b",
-        images={"channels-fig2b.png": "aoi-regret-against-channels-states-breakpoints"},
         seeds=range(1, 31),
         tables={"variants": lower_on, "detections": detections},
     ),
@@ -679,7 +677,9 @@ STUDIES: dict[str, Study] = {
         seeds=range(1, 31),
         tables={"variants": beside(lower_on, averages({"mean age (rounds)": mean_age}))},
     ),
-    "channels_fig2b_rules": PanelStudy(name="channels_fig2b"),
+    "channels_fig2b_rules": PanelStudy(
+        name="channels_fig2b", images={"channels-fig2b.png": "aoi-regret-against-channels-states-breakpoints"}
+    ),
     "channels_fig2c_drawn_rules": PanelStudy(name="channels_fig2c_drawn"),
     "analytics_readings": SweepStudy(scenario="analytics_readings", tables={"readings": svm_readings}),
     "analytics_reset": SweepStudy(
@@ -692,7 +692,8 @@ STUDIES: dict[str, Study] = {
     "analytics_fig7_reset": SweepStudy(
         scenario="analytics_fig7",
         seeds=TEN,
-        settings=("slots.reset_each_slot=true",),
+        # Those of the size for laptops, and a reset.
+        settings=(*find_reproduction("analytics_fig7").sizes[Size.LAPTOP].settings, "slots.reset_each_slot=true"),
         tables={
             "accuracies": averages({"mean over the slots (%)": accuracy("round > 0")}),
             "to-optimal": average_differences({"minus the optimal set": accuracy("round > 0")}),
@@ -736,7 +737,7 @@ STUDIES: dict[str, Study] = {
     "overlays_shared_core": PanelStudy(
         name="overlays_shared_core", images={"shared-core.png": "shared-core"}, size=Size.FULL, arrange=arrange_overlays
     ),
-    "channels_fig2a_rules": PanelStudy(name="channels_fig2a"),
+    "channels_fig2a_rules": PanelStudy(name="channels_fig2a", images={"channels_fig2a.png": "aoi_regret"}),
     "analytics_table1": PanelStudy(
         name="analytics_table1",
         seeds=TEN,
@@ -812,10 +813,7 @@ STUDIES: dict[str, Study] = {
         name="pause_authors_cifar10",
         images={"pause-authors-cifar10.png": "accuracy"},
         size=Size.FULL,
-        tables={
-            "rounds": state_after(10, 20, 40, 60, 80, 100, 150, 200, 250, 300),
-            "protected": among(compared("target_s", "final_accuracy"), "pause", "pause-statistics-local", "pause-group-norm"),
-        },
+        tables={"rounds": state_after(10, 20, 40, 60, 80, 100, 150, 200, 250, 300)},
     ),
     "safa_accuracy": PanelStudy(name="safa_accuracy", size=Size.FULL, arrange=arrange_accuracies),
     "safa_first_round": SweepStudy(
