@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from scenarios.papers.registry import find_reproduction
-from tests.measured.record import PAGES, ROOT, TABLES, cells_of, marked_tables, read, shown_rows
+from tests.measured.record import IMAGES, PAGES, ROOT, TABLES, cells_of, checksum_of, marked_tables, read, shown_rows
 from tests.measured.studies import STUDIES, PanelStudy, age_regret, average_differences, averages
 
 if TYPE_CHECKING:
@@ -65,6 +65,15 @@ def test_every_mark_is_read_and_every_measured_study_is_shown() -> None:
     assert shown == set(MEASURED) <= set(STUDIES)
 
 
+def test_every_image_of_the_pages_was_drawn_with_the_tables_of_its_study() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    drawn = {image: checksum for study in MEASURED for image, checksum in read(study).images.items()}
+    assert set(re.findall(r"images/([\w-]+\.png)\)", text)) == set(drawn)
+    assert {image: checksum_of(IMAGES / image) for image in drawn} == drawn
+    for study in MEASURED:
+        assert set(read(study).images) == set(STUDIES[study].image_files(Path())), study
+
+
 @pytest.mark.parametrize("study", MEASURED)
 def test_a_table_names_the_command_that_makes_it(study: str) -> None:
     assert read(study).command == STUDIES[study].command
@@ -78,8 +87,8 @@ def test_the_page_of_results_says_which_version_measured_what() -> None:
         assert re.search(rf"^\| `{study}` \| [^|]+ \| {re.escape(read(study).netsim)} \|$", text, re.MULTILINE), study
 
 
-PANELS = {name: study for name in MEASURED if isinstance(study := STUDIES[name], PanelStudy) and name != "safa_table"}
-"""Figures and tables that are judged by rules; the table of SAFA is judged cell by cell."""
+PANELS = {name: study for name in MEASURED if isinstance(study := STUDIES[name], PanelStudy) and not name.startswith("safa")}
+"""Figures and tables that are judged by rules; the tables of SAFA are judged cell by cell."""
 
 
 @pytest.mark.parametrize("study", PANELS)
