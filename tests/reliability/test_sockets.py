@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from tests.reliability.sockets import campaign
 from tests.reliability.sockets.campaign import cases, conditions, errors, predict
 from tests.reliability.sockets.network import Limits, why_not
 from tests.reliability.sockets.rounds import Case
@@ -38,6 +39,15 @@ def test_the_conditions_of_the_machine_are_stated(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "getpriority", lambda which, who: -15)
     assert conditions().endswith("; load 3.3 at the beginning; priority -15")
     assert os.uname().release in conditions()
+
+
+def test_a_machine_that_cannot_measure_says_so_before_anything_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(campaign, "why_not", lambda: "has no tc")
+    with pytest.raises(SystemExit, match="cannot be measured here: it has no tc"):
+        campaign.main(1)
+    assert capsys.readouterr().out == ""
 
 
 def left_over() -> str:

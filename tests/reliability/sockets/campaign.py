@@ -150,29 +150,34 @@ REPEATS = 5
 
 
 def measure_rows(repeats: int) -> Iterator[list[str]]:
-    """Measure case after case, and yield the row of each: errors with intervals, and the load in the minute in which it ended.
+    """Return an iterator that measures case after case: errors with intervals, and the load in the minute in which the case ended.
 
-    SystemExit: the machine cannot measure.
+    SystemExit, before anything is measured: the machine cannot. From here on SIGTERM ends the process as an exception does.
     """
     reason = why_not()
     if reason is not None:
         sys.exit(f"cannot be measured here: it {reason}")
-    for case in cases():
-        last, mean = errors(case, repeats)
-        started = ["", ""]
-        if case.limits.delay_s:
-            plain, growths = predict(case)[1], (predict(case, "transfer")[1], predict(case, "link")[1])
-            started = [_percent([(1.0 + error) * growth / plain - 1.0 for error in mean]) for growth in growths]
-        yield [case.name, case.control, _percent(last), _percent(mean), *started, f"{os.getloadavg()[0]:.1f}"]
+    # Namespaces are removed as the stack unwinds.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    return (_row(case, repeats) for case in cases())
+
+
+def _row(case: Case, repeats: int) -> list[str]:
+    """Measure a case and return its row of the table."""
+    last, mean = errors(case, repeats)
+    started = ["", ""]
+    if case.limits.delay_s:
+        plain, growths = predict(case)[1], (predict(case, "transfer")[1], predict(case, "link")[1])
+        started = [_percent([(1.0 + error) * growth / plain - 1.0 for error in mean]) for growth in growths]
+    return [case.name, case.control, _percent(last), _percent(mean), *started, f"{os.getloadavg()[0]:.1f}"]
 
 
 def main(repeats: int) -> None:
     """Measure every case and print the table of the page."""
-    # Namespaces are removed at this signal, too: it unwinds the stack.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    rows = measure_rows(repeats)
     print(f"{conditions()}; {repeats} repeats")
     print(f"| {' | '.join(HEADER)} |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |")
-    for row in measure_rows(repeats):
+    for row in rows:
         print(f"| {' | '.join(row)} |", flush=True)
 
 
