@@ -150,7 +150,7 @@ REPEATS = 5
 
 
 def measure_rows(repeats: int) -> Iterator[list[str]]:
-    """Return an iterator that measures case after case: errors with intervals, and the load in the minute in which the case ended.
+    """Return an iterator that measures case after case: errors with intervals, and the load in the minute in which it ended.
 
     SystemExit, before anything is measured: the machine cannot. From here on SIGTERM ends the process as an exception does.
     """
